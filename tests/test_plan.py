@@ -86,8 +86,9 @@ ROOMS = {
     },
     "acphold.safety": {
         "errors": 1,
-        **dict.fromkeys(("redaction", "snapshots"), 2),
-        "standing": 3,
+        "budget": 2,
+        **dict.fromkeys(("redaction", "snapshots"), 3),
+        "standing": 4,
     },
     "acphold.conversation": {
         "errors": 1,
@@ -243,7 +244,7 @@ def test_every_distribution_imports_those_below_it() -> None:
             assert any(_is_inside(edge.importer, place) for place in CHECKED), edge
 
 
-MOST_NAMES = {"acp_check": 71, "acphold": 239}
+MOST_NAMES = {"acp_check": 71, "acphold": 240}
 """The names that each takes of acp-wire; they may fall."""
 
 PRIVATE = """
@@ -253,7 +254,7 @@ PRIVATE = """
     Checkpoint ConfigOptionUpdate Content Cost CreateElicitationResponse CurrentModeUpdate
     CutNotification DELETE_SESSION Dial ENDPOINT EagerTasks ElicitationContentValue
     ElicitationPropertySchema ElicitationSchema EnvVariable ExportError Extensible FOLDER
-    FORK_SESSION FileAccessError FileTooLargeError Files HttpHeader IncidentError
+    FORK_SESSION FileAccessError FileTooLargeError Files HttpHeader INVISIBLE IncidentError
     InvalidRequestError KILL_TERMINAL LOGOUT LineBuffer MAX_MESSAGE McpCapabilities
     McpServerHttp McpServerSse McpServerStdio MessageTransport MissingExtraError
     MissingFileError Newest NotTextError Notice ONE_STREAM OfferingTransport OutsideRootsError

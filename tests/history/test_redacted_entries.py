@@ -16,6 +16,7 @@ from acphold.conversation.history.entries import CHILD, Entry
 from acphold.conversation.history.fold import fold
 from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.timeline import Message
+from acphold.safety.budget import Budget
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction import detector
 from acphold.safety.redaction.redactor import Redactor, Removal
@@ -31,7 +32,7 @@ def entries(*raws: Raw) -> list[Entry]:
 
 
 def redacted(unit: Sequence[Entry], redactor: Redactor | None = None) -> list[Entry]:
-    redactor = redactor or Redactor("", Messages)
+    redactor = redactor or Redactor("", Messages, Budget(10**9))
     look_through(redactor, unit)
     shown = ((entry, redactor.redact(place, entry)) for place, entry in enumerate(unit))
     return [replace(entry, raw=raw) for entry, raw in shown if raw is not None]
@@ -60,7 +61,7 @@ def test_an_update_whose_kind_is_no_word_is_looked_through_all_the_same(kind: ob
 
 
 def test_a_secret_is_taken_out_and_told_without_its_value() -> None:
-    redactor = Redactor("", Messages)
+    redactor = Redactor("", Messages, Budget(10**9))
     found = redacted(entries(prompt("Hi"), said(f"use {KEY}, please")), redactor)
     assert messages(found) == ["Hi", "use [removed: API key], please"]
     assert dict(redactor.removed) == {Removal(2, "API key"): 1}
@@ -75,7 +76,7 @@ def test_a_secret_that_came_in_two_chunks_is_taken_out(place: int) -> None:
 @pytest.mark.parametrize("mark", ["…", "...", "… "])
 @pytest.mark.parametrize("length", [4, 10, len(KEY) - 1])
 def test_what_a_title_that_was_cut_has_of_a_secret_is_taken_out(length: int, mark: str) -> None:
-    redactor = Redactor("", Messages)
+    redactor = Redactor("", Messages, Budget(10**9))
     title = {"title": f"use {KEY[:length]}{mark}"}
     redactor.learn_value(title)
     look_through(redactor, entries(prompt(f"use {KEY}, please")))
@@ -84,7 +85,7 @@ def test_what_a_title_that_was_cut_has_of_a_secret_is_taken_out(length: int, mar
 
 
 def test_a_text_that_was_cut_elsewhere_stays_as_it_is() -> None:
-    redactor = Redactor("", Messages)
+    redactor = Redactor("", Messages, Budget(10**9))
     look_through(redactor, entries(prompt(f"use {KEY}, please")))
     for words in ("skip…", "use sk…", "use it..."):
         assert redactor.value([words]) == [words]
@@ -152,7 +153,7 @@ def test_a_usual_word_is_left_where_it_is_no_password() -> None:
 def test_pictures_and_files_are_left_out() -> None:
     image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
     blob = {"type": "resource", "resource": {"uri": "x:y", "blob": "AAAA"}}
-    redactor = Redactor("", Messages)
+    redactor = Redactor("", Messages, Budget(10**9))
     found = redacted(
         entries(
             ("prompt", json.dumps([image, blob]).encode()),
@@ -180,7 +181,7 @@ def test_a_password_that_is_a_number_is_removed_and_other_numbers_stay() -> None
 
 
 def test_an_entry_that_cannot_be_read_is_left_out() -> None:
-    redactor = Redactor("", Messages)
+    redactor = Redactor("", Messages, Budget(10**9))
     found = redacted(entries(("update", b'{"x":'), said("ok")), redactor)
     assert [entry.seq for entry in found] == [2]
     assert redactor.removed[Removal(1, "unreadable entry")] == 1
@@ -223,7 +224,7 @@ USUAL = (
 
 @pytest.mark.parametrize("line", USUAL)
 def test_whatever_is_taken_out_the_words_around_it_stay(line: str) -> None:
-    redactor = Redactor("", Messages, only_secrets=True)
+    redactor = Redactor("", Messages, Budget(10**9), only_secrets=True)
     found = redacted(entries(said(f"I ran this:\n{line}\nAnd it went well.")), redactor)
     (left,) = messages(found)
     assert left.startswith("I ran this:\n")
@@ -235,7 +236,7 @@ def test_whatever_is_taken_out_the_words_around_it_stay(line: str) -> None:
 @pytest.mark.parametrize("line", USUAL)
 def test_what_was_redacted_is_not_redacted_again(line: str) -> None:
     once = redacted(entries(said(line)))
-    redactor = Redactor("", Messages)
+    redactor = Redactor("", Messages, Budget(10**9))
     assert redacted(once, redactor) == once
     assert not redactor.removed
 
@@ -396,7 +397,7 @@ def test_data_encoded_in_lines_are_left_out() -> None:
 
 def test_what_is_not_as_it_was_when_it_was_looked_through_is_not_written() -> None:
     told = entries(said("one"), said("two"))
-    redactor = Redactor("", Messages)
+    redactor = Redactor("", Messages, Budget(10**9))
     look_through(redactor, told)
     assert redactor.redact(0, told[0]) is not None
     for place, entry in ((1, Entry(2, "update", 2, said(KEY)[1])), (2, told[1])):
@@ -413,13 +414,13 @@ def test_two_members_that_are_called_after_secrets_both_stay() -> None:
 def test_only_secrets_leaves_people_places_and_pictures() -> None:
     image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
     raws = entries(("prompt", json.dumps([image]).encode()), said(f"/home/ada ada@x.org {KEY}"))
-    found = redacted(raws, Redactor("", Messages, only_secrets=True))
+    found = redacted(raws, Redactor("", Messages, Budget(10**9), only_secrets=True))
     assert "iVBORw0KGgo=" in text(found)
     assert messages(found)[1:] == ["/home/ada ada@x.org [removed: API key]"]
 
 
 def test_the_head_of_a_session_is_looked_through_too() -> None:
-    redactor = Redactor("", Messages)
+    redactor = Redactor("", Messages, Budget(10**9))
     head = {"title": f"with {KEY}", "cwd": "/home/ada/x", "createdAt": 5}
     assert redactor.value(head) == {
         "title": "with [removed: API key]",
@@ -433,7 +434,7 @@ def test_the_head_of_a_session_is_looked_through_too() -> None:
 @settings(max_examples=40)
 def test_a_session_without_secrets_is_the_same(pieces: list[tuple[str, list[bytes]]]) -> None:
     before = entries_of(segments_of(pieces))
-    redactor = Redactor("", Messages, only_secrets=True)
+    redactor = Redactor("", Messages, Budget(10**9), only_secrets=True)
     after = redacted(before, redactor)
     unread = {removal.seq for removal in redactor.removed}
     readable = [entry for entry in before if entry.seq not in unread]
@@ -451,7 +452,7 @@ def test_no_secret_is_left_however_it_was_cut(parts: list[str], cuts: list[int])
     pieces = [whole[start:end] for start, end in pairwise(ends)]
     (left,) = messages(redacted(entries(*map(said, pieces)))) or [""]
     assert KEY not in left
-    assert not [f for f in detector.secrets(left) if f.kind == "API key"]
+    assert not [f for f in detector.secrets(left, Budget(10**9)) if f.kind == "API key"]
 
 
 @given(CONVERSATIONS, st.data())

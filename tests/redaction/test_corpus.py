@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from acphold.safety.budget import Budget
 from acphold.safety.redaction.redactor import Redactor
 from acphold.safety.redaction.texts import Chunk
 from tests.redaction.corpus.corpus import cases, harmless, is_readable
@@ -38,7 +39,7 @@ def redacted(messages: tuple[str, ...]) -> list[str]:
         Said(seq, "prompt", json.dumps([{"type": "text", "text": message}]).encode())
         for seq, message in enumerate(messages, 1)
     ]
-    redactor = Redactor("", Whole, only_secrets=True)
+    redactor = Redactor("", Whole, Budget(10**9), only_secrets=True)
     for entry in told:
         redactor.look(entry)
     while not redactor.is_done():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from acphold.safety.budget import Budget
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor, Removal
 from acphold.safety.redaction.texts import Chunk
@@ -41,7 +42,7 @@ def redacted(*told: Said) -> str:
 
 
 def looked_through(*told: Said) -> Redactor:
-    redactor = Redactor("", OneMessage)
+    redactor = Redactor("", OneMessage, Budget(10**9))
     for said in told:
         redactor.look(said)
     while not redactor.is_done():

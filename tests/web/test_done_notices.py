@@ -17,7 +17,7 @@ from acphold.live.reading.processes import LiveSession, Process
 from acphold.live.server.principals import THIS_USER
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
-from acphold.web import bounds
+from acphold.web import bounds, ended_turns
 from acphold.web.push import KeptSubscriptions
 from tests.editor import DEADLINE
 from tests.hub.shared import InMemory, PuppetAgent
@@ -202,6 +202,18 @@ async def test_last_words_are_told_where_they_are_wanted_without_what_is_secret_
         assert bodies[1].startswith("done: Pushed with ")
         assert GITHUB[4:12] not in bodies[1]
         assert "ada@corp.io" not in bodies[1]
+
+
+async def test_a_turn_with_words_that_take_too_many_steps_to_check_is_told_without_them(
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with notified(tmp_path, 0.0) as (web, service, _):
+        assert await wish(web, words=True) == 200
+        bodies = {0: "done", ended_turns.STEPS: "done: [removed: API key]"}
+        for number, (steps, body) in enumerate(bodies.items(), 1):
+            monkeypatch.setattr(ended_turns, "STEPS", steps)
+            await run(web, live, f"s{number}", turn("Go", said("sk-ant-" * 2000)))
+            assert (await service.until(number))[-1]["body"] == body
 
 
 async def test_it_is_said_how_a_turn_ended_and_whoever_cancelled_it_knows(

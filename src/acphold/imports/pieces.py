@@ -16,6 +16,7 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acphold.conversation.exports.redacted import budget_of_session
 from acphold.conversation.history.entries import (
     AUTHOR,
     PROMPT,
@@ -44,7 +45,7 @@ from acphold.imports.turns import (
     compare,
 )
 from acphold.imports.values import Missed, digest_of
-from acphold.safety.errors import RedactionError
+from acphold.safety.errors import OutOfStepsError, RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
 PIECE_BYTES: Final = 512 << 10
@@ -63,7 +64,7 @@ class SecretsOut:
 
     def __init__(self, entries: Iterable[PastEntry]) -> None:
         """`entries` yields the whole conversation at each iteration; the last may be broken off."""
-        self._redactor = Redactor("", Messages, only_secrets=True)
+        self._redactor = Redactor("", Messages, budget_of_session(), only_secrets=True)
         with _searching():
             for place, entry in enumerate(entries):
                 self._redactor.look(_number(place, entry))
@@ -124,7 +125,7 @@ def _searching() -> Iterator[None]:
         raise
     except Exception as error:
         why = f"it was not imported: {error}"
-        if not isinstance(error, RedactionError):
+        if not isinstance(error, (RedactionError, OutOfStepsError)):
             name = type(error).__name__
             why = f"it cannot be searched for secrets, so it was not imported: {name}"
         raise TranscriptError(why) from error

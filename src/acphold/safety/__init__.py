@@ -1,7 +1,7 @@
 """Safety around an agent, without sessions: what it asks, what it gives away, what it changes."""
 
 EXPORTS = """
-    errors
+    budget errors
     redaction.detector redaction.redactor redaction.texts
     snapshots.bounds snapshots.branches snapshots.checkouts snapshots.comparison snapshots.git
     snapshots.packs

@@ -7,6 +7,7 @@ with longer and longer pauses.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Final
@@ -14,16 +15,17 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.conversation.exports.redacted import redactor_of
+from acp_wire.surroundings import Surroundings
+from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.conversation.history.entries import (
     AUTHOR,
     PROMPT,
     TURN_END,
     UPDATE,
-    Entry,
     Segment,
     TurnSpan,
 )
+from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.raw_update import members, string
 from acphold.conversation.history.timeline import TurnOutcome, turn_end
 from acphold.conversation.history.titles import last_words
@@ -32,10 +34,18 @@ from acphold.errors import UnknownSessionError
 from acphold.journal.journal import Journal, history
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.processes import Live
+from acphold.safety.budget import Budget
+from acphold.safety.errors import OutOfStepsError
+from acphold.safety.redaction.redactor import Redactor
 from acphold.web import bounds
+
+log = logging.getLogger(__name__)
 
 _OURS: Final = "acphold"
 """The names of our own clients begin so."""
+
+STEPS: Final = 20_000_000
+"""Steps to redact the words of a turn: about a second."""
 
 _WORDS: Final[dict[TurnOutcome, str]] = {
     "completed": "done",
@@ -135,7 +145,8 @@ async def is_kept(journal: Journal, ended: EndedTurn) -> bool:
 
 
 async def _said(segments: Iterable[Segment]) -> str:
-    """Return the agent's last words, without what is secret or personal in them."""
+    """Return the agent's last words, without what is secret or personal in them; "" if that takes
+    too many steps."""
     entries = [
         entry
         for segment in segments
@@ -144,16 +155,22 @@ async def _said(segments: Iterable[Segment]) -> str:
         if entry.raw
     ]
 
-    async def read() -> AsyncIterator[Entry]:
-        for entry in entries:
-            yield entry
+    def redact(checkpoint: Checkpoint) -> str:
+        redactor = Redactor(
+            Surroundings.here().home, Messages, Budget(STEPS, checkpoint=checkpoint)
+        )
+        redactor.look_through(entries)
+        shown = [
+            replace(entry, raw=redactor.redact(place, entry) or b"{}")
+            for place, entry in enumerate(entries)
+        ]
+        return last_words(reversed(shown))
 
-    redactor = await redactor_of({}, read)
-    shown = [
-        replace(entry, raw=redactor.redact(place, entry) or b"{}")
-        for place, entry in enumerate(entries)
-    ]
-    return last_words(reversed(shown))
+    try:
+        return await Threads(1).run_in_steps(redact)
+    except OutOfStepsError as error:
+        log.info("the last words of a turn are left out: %s", error)
+        return ""
 
 
 async def _each(segments: Iterable[Segment]) -> AsyncIterator[Segment]:

@@ -31,7 +31,10 @@ other format characters (`Cf`).
 _BLANK = "\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
 """Spaces that a shell takes for letters (Unicode, `Zs`)."""
 
-_HIDDEN = f"[{_OBEYED}{_UNDRAWN}]+"
+INVISIBLE = f"{_OBEYED}{_UNDRAWN}"
+"""All of them, between the brackets of a pattern: for cards, for rules, for redaction."""
+
+_HIDDEN = f"[{INVISIBLE}]+"
 
 _EMOJI = (
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299"
@@ -81,7 +84,7 @@ def exact(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return re.sub(f"[{_OBEYED}{_UNDRAWN}{_BLANK}]", lambda it: _mark(it[0]), _whole(text))
+    return re.sub(f"[{INVISIBLE}{_BLANK}]", lambda it: _mark(it[0]), _whole(text))
 
 
 def _whole(text: str) -> str:
@@ -132,5 +135,5 @@ def quantity(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-TABLES = {"HIDDEN": _HIDDEN, "IN_PLACE": _IN_PLACE, "INEXACT": f"[{_OBEYED}{_UNDRAWN}{_BLANK}]"}
+TABLES = {"HIDDEN": _HIDDEN, "IN_PLACE": _IN_PLACE, "INEXACT": f"[{INVISIBLE}{_BLANK}]"}
 """The patterns by the names that the page has for them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +17,14 @@ from acphold.conversation.exports.forms import Head
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.presentation.visible_text import visible_json
-from acphold.safety.errors import RedactionError
+from acphold.safety.budget import Budget
+from acphold.safety.errors import OutOfStepsError, RedactionError
 from acphold.safety.redaction.redactor import Redactor
+
+STEPS: Final = 10_000_000
+STEPS_PER_BYTE: Final = 10_000
+"""Steps to redact a session, and for each byte of it: a hundred are usual, and a text that is made
+to be slow takes a thousand."""
 
 Read = Callable[[], AsyncIterable[Entry]]
 """Returns the entries of a session, from the start at each call."""
@@ -75,9 +82,15 @@ class Redaction:
         return kinds.most_common()
 
 
+def budget_of_session() -> Budget:
+    """Return the budget for a session that a person exports, or imports without its secrets."""
+    return Budget(STEPS, STEPS_PER_BYTE)
+
+
 async def redactor_of(facts: object, read: Read) -> Redactor:
-    """Return the redactor for a session's entries and these facts about it; RedactionError."""
-    redactor = Redactor(Surroundings.here().home, Messages)
+    """Return the redactor for a session's entries and these facts about it; raises RedactionError
+    and OutOfStepsError."""
+    redactor = Redactor(Surroundings.here().home, Messages, budget_of_session())
     redactor.learn_value(facts)
     async for entry in read():
         redactor.look(entry)
@@ -102,8 +115,8 @@ def _failing_closed(session_id: str) -> Iterator[None]:
     """Turn any failure of the search into RedactionError, so that nothing is written."""
     try:
         yield
-    except RedactionError as error:
-        raise RedactionError(f"session {session_id!r} was not written: {error}") from None
+    except (RedactionError, OutOfStepsError) as error:
+        raise RedactionError(f"session {session_id!r} was left out: {error}") from None
     except (AcpError, GeneratorExit):
         raise
     except Exception as error:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from acphold.safety.budget import Budget
+from acphold.safety.errors import OutOfStepsError
 from acphold.safety.redaction.detector import secrets
 from acphold.safety.redaction.texts import TextCut, without
 
@@ -42,7 +44,7 @@ _PASTED: Final = re.compile(
 )
 """The beginnings of lines that were pasted: quotes, tables, commands, patches, logs and code."""
 
-_LINK: Final = re.compile(r"\b[a-z][a-z+.-]*://[^\s/?#]+([^\s?#]*)[^\s]*")
+_LINK: Final = re.compile(r"\b[a-z][a-z+.-]{0,30}://[^\s/?#]+([^\s?#]*)[^\s]*")
 _PATH: Final = re.compile(
     r"(?<![\w/.~@])(?:@?[\w.+~-]+(?:[/\\][\w.+@-]+){2,}|@[\w.+~-]+[/\\][\w.+@-]+"
     r"|(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]+){2,}|(?:~|\.{1,2})[/\\][\w.+@-]+)[/\\]?(?![\w<>])"
@@ -64,7 +66,7 @@ _PLEASANTRY: Final = re.compile(
 )
 
 _THANKS: Final = re.compile(
-    r"(?i)[\s,.!;\u2013\u2014-]*"
+    r"(?i)[\s,.!;\u2013\u2014-]{0,20}"
     r"\b(?:please|thanks(?: a lot| in advance)?|thank you|bitte|danke)\W*$"
 )
 
@@ -91,11 +93,21 @@ _LETTERS: Final = 9
 """A sentence of fewer letters says too little if another one follows."""
 
 
-def title_by_rule(said: str) -> str | None:
+STEPS: Final = 2_000_000
+"""Steps to find the secrets in a prompt: a prompt has a hundred for each character that is read."""
+
+TOO_LONG: Final = "A prompt that is too long to check"
+
+
+def title_by_rule(said: str, budget: Budget | None = None) -> str | None:
     """Return the sentence of these words that is the title, however long; None if there is none."""
-    cuts = [TextCut(start, end, kind, f"[removed: {kind}]") for kind, start, end in secrets(said)]
+    try:
+        found = secrets(said, budget or Budget(STEPS))
+    except OutOfStepsError:
+        return TOO_LONG
+    cuts = [TextCut(start, end, kind, f"[removed: {kind}]") for kind, start, end in found]
     said = _BY_PROGRAM.sub("\n", without(said, cuts))
-    if errors := [found[2] for found in _TRACEBACK.finditer(said)]:
+    if errors := [it[2] for it in _TRACEBACK.finditer(said)]:
         said = f"{_TRACEBACK.sub('', said)}\n{errors[-1]}"
     own = _FENCED.sub("\n", _ELEMENTS.sub("\n", said))
     # What is left of a prompt that is nothing but a pasted text says more than no title.
@@ -160,7 +172,7 @@ def _tells(words: str) -> bool:
 def _without_pleasantries(sentence: str) -> str:
     words, was = sentence, ""
     while words != was:
-        words, was = _PLEASANTRY.sub("", words), words
+        words, was = _PLEASANTRY.sub("", words, 1), words
     words = _THANKS.sub("", words)
     first = words.partition(" ")[0].rstrip(",:;?!.")
     if words != sentence and first.isalpha() and first.islower():

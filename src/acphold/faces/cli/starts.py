@@ -58,6 +58,9 @@ class Start(msgspec.Struct, frozen=True):
         return own_command("wrap", *self.options, f"--journal={journal}", *self.words)
 
 
+STEPS: Final = 20_000_000
+"""Steps to find the secrets among the words of a start."""
+
 FILES: Final = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS")
 """Variables that take a path."""
 
@@ -112,11 +115,14 @@ def write_start(start: Start, journal: str) -> None:
     if is_gone(journal) or os.path.exists(path) or not (start.agent or start.command):
         return
     # If it cannot be written, the person will be asked for the command.
-    with suppress(OSError):
-        from acphold.safety.redaction.detector import secrets  # late: an editor waits for this
+    from acphold.safety.budget import Budget  # late, like the next: an editor waits for this
+    from acphold.safety.errors import OutOfStepsError
+    from acphold.safety.redaction.detector import secrets
 
+    with suppress(OSError, OutOfStepsError):
         words = " ".join((*start.options, *start.command))
-        if "\ufffd" in words or secrets(words):  # words that were not text cannot be repeated
+        # Words that were not text cannot be repeated.
+        if "\ufffd" in words or secrets(words, Budget(STEPS)):
             return
         if seal := _seal(raw := msgspec.json.encode(start)):
             write_private(path, seal + raw)

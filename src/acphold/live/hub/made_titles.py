@@ -11,6 +11,7 @@ import logging
 import re
 from typing import Final
 
+from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.conversation.history.entries import UPDATE
 from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.raw_update import items, members, string, update_kind
@@ -20,9 +21,13 @@ from acphold.journal.rows import RowChange
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import as_title, title_update
 from acphold.live.hub.session import HubSession
+from acphold.safety.budget import Budget
 from acphold.safety.redaction.redactor import Redactor
 
 log = logging.getLogger(__name__)
+
+STEPS: Final = 20_000_000
+"""Steps to redact a first turn."""
 
 _CONTROLS: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[^\[\]])")
 """Sequences for a terminal: ECMA-48, and those of titles and links."""
@@ -30,7 +35,7 @@ _CONTROLS: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07
 
 async def first_turn(session: HubSession, prompt: bytes, before: int, home: str) -> bytes:
     """Return what was said in the turn behind entry `before`, the prompt first, redacted as for
-    others to see; at most TITLED_BYTES of it."""
+    others to see; at most TITLED_BYTES of it. Raises OutOfStepsError."""
     said = [string(members(block).get("text")) or "" for block in items(prompt)] + ["\n\n"]
     async for segment in session.segments(before):
         for entry in segment.entries():
@@ -42,7 +47,12 @@ async def first_turn(session: HubSession, prompt: bytes, before: int, home: str)
     text = "".join(said)
     if len(text) > bounds.READ_FOR_TITLE:  # a secret that is cut in two would not be found
         text = text[: bounds.READ_FOR_TITLE].rpartition("\n")[0]
-    shown = str(Redactor(home, Messages).value(text)).encode(errors="replace")
+
+    def redact(checkpoint: Checkpoint) -> bytes:
+        redactor = Redactor(home, Messages, Budget(STEPS, checkpoint=checkpoint))
+        return str(redactor.value(text)).encode(errors="replace")
+
+    shown = await Threads(1).run_in_steps(redact)
     return shown[: bounds.TITLED_BYTES].decode(errors="ignore").encode()
 
 

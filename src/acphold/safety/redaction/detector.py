@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from acphold.safety.budget import Budget
 from acphold.safety.redaction.names import (
     HIDDEN,
     LONGEST,
@@ -116,8 +117,8 @@ _NOTE: Final = re.compile(r"\[removed: [A-Za-z ]{1,40}\]")
 """The note that replaces a removed text; it is not searched."""
 
 
-def secrets(text: str) -> list[FoundSecret]:
-    """Return the secrets in a text, in order, without overlaps.
+def secrets(text: str, budget: Budget) -> list[FoundSecret]:
+    """Return the secrets in a text, in order, without overlaps; raises OutOfStepsError.
 
     One that `is_certain` is searched for everywhere else, too; another may be a common word that is
     secret only in this place. The rest is searched again without them, in up to ROUNDS passes.
@@ -125,7 +126,7 @@ def secrets(text: str) -> list[FoundSecret]:
     rest = _NOTE.sub(lambda note: HIDDEN * len(note[0]), text)
     cuts: list[TextCut] = []
     for _ in range(ROUNDS):
-        spans = (*by_form(rest), *by_place(rest), *by_name(rest))
+        spans = (*by_form(rest, budget), *by_place(rest, budget), *by_name(rest, budget))
         found = apart(TextCut(start, end, kind) for kind, start, end in spans)
         if not found:
             break
@@ -151,6 +152,7 @@ def _kind(how_strong: Strength) -> str:
 
 def is_certain(value: str) -> bool:
     """Return True if a value is so unlike a word that it can be searched for elsewhere."""
+    value = value[:LONGEST]
     kinds = (str.islower, str.isupper, str.isdigit, lambda char: not char.isalnum())
     mixed = sum(any(map(kind, value)) for kind in kinds)
     return (len(value) >= 8 and mixed >= 3) or (len(value) >= 16 and mixed >= 2)
@@ -160,8 +162,9 @@ Candidates = Iterator[tuple[Least, int, int]]
 """Candidates for a value: the required looks, and the span."""
 
 
-def by_name(text: str) -> Iterator[FoundSecret]:
-    """Yield values that are secret because of their names."""
+def by_name(text: str, budget: Budget) -> Iterator[FoundSecret]:
+    """Yield values that are secret because of their names; raises OutOfStepsError."""
+    budget.spend(len(STEMS) * len(text))
     low = text.lower()
     if len(low) != len(text):  # each character has to keep its place
         low = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
@@ -176,6 +179,7 @@ def by_name(text: str) -> Iterator[FoundSecret]:
         if hit < done:
             continue
         # The name around it, from `start` to `done`.
+        budget.spend(2 * NAME_CHARACTERS)
         start = done = hit
         while start > 0 and hit - start < NAME_CHARACTERS and _is_in_name(text[start - 1]):
             start -= 1
@@ -192,6 +196,7 @@ def by_name(text: str) -> Iterator[FoundSecret]:
             how_strong = strength(f"{word[1]} {name}")
         if how_strong is Strength.NOTHING:
             continue
+        budget.spend(BEFORE + LONGEST)
         for least, at, until in _values_after(text, start, done, how_strong):
             if look(text[at:until]) >= least[how_strong]:
                 yield FoundSecret(_kind(how_strong), at, until)

@@ -26,11 +26,14 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from acp_wire.visible_text import INVISIBLE
+from acphold.safety.budget import Budget
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.detector import is_certain, secret_by_name, secrets
 from acphold.safety.redaction.known import KnownSecrets
 from acphold.safety.redaction.rules import FoundSecret, by_form
 from acphold.safety.redaction.texts import (
+    WINDOW,
     Chunk,
     Chunks,
     Placed,
@@ -42,10 +45,13 @@ from acphold.safety.redaction.texts import (
     without,
 )
 
+_PAYLOAD: Final = 1000
+"""Characters of a window's title, or of a link, in a sequence for a terminal."""
+
 _UNSEEN: Final = re.compile(
     r"(?:\x1b|\\{1,8}(?:x1[bB]|u001[bB]|033))"
-    r"(?:\[[0-?]*[ -/]*[@-~]|\](?P<payload>[^\x07\x1b]{0,1000})(?:\x07|\x1b\\))"
-    r"|[\xad\u200b-\u200f\u2060-\u2064\ufeff]"
+    rf"(?:\[[0-?]*[ -/]*[@-~]|\](?P<payload>[^\x07\x1b]{{0,{_PAYLOAD}}})(?:\x07|\x1b\\))"
+    rf"|(?!\r)[{INVISIBLE}]"
 )
 
 
@@ -151,7 +157,8 @@ ENCODED: Final = "encoded data"
 UNREADABLE: Final = "unreadable entry"
 
 _ENCODED: Final = re.compile(
-    r"[A-Za-z0-9+/_-]{512,}={0,2}|(?:[A-Za-z0-9+/]{76}\r?\n){6,}[A-Za-z0-9+/]*={0,2}"
+    r"(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/_-]{512,}={0,2}"
+    r"|[A-Za-z0-9+/]{76,511}\r?\n(?:[A-Za-z0-9+/]{76}\r?\n){5,}[A-Za-z0-9+/]*={0,2})"
 )
 """Base64, as far as recognisable: its content cannot be searched."""
 
@@ -166,6 +173,9 @@ OPEN: Final = 100
 
 SEEN: Final = 100_000
 """Cached texts without findings: agents read files often."""
+
+_SEEN_STEPS: Final = 16
+"""Steps for each character to see a text as a person does, and for what is personal in it."""
 
 _MEDIA: Final = ("data", "blob")
 
@@ -193,17 +203,24 @@ class Redactor:
 
     Call `look` with all records, repeatedly until `is_done` returns True; then `redact` returns
     their JSON redacted. `home` is this person's home folder. `messages` makes what knows which
-    records continue a message. With `only_secrets`, home paths, addresses and encoded data stay.
-    `removed` counts the removed parts.
+    records continue a message. All that is called raises OutOfStepsError beyond the `budget`:
+    a text that was not searched may name a secret that stands elsewhere. With `only_secrets`, home
+    paths, addresses and encoded data stay. `removed` counts the removed parts.
     """
 
     def __init__(
-        self, home: str, messages: Callable[[], Chunks], *, only_secrets: bool = False
+        self,
+        home: str,
+        messages: Callable[[], Chunks],
+        budget: Budget,
+        *,
+        only_secrets: bool = False,
     ) -> None:
+        self._budget = budget
         self.removed: Counter[Removal] = Counter()
         self._rules = [] if only_secrets else personal_rules(home)
         self._keeps_media = only_secrets
-        self._known = KnownSecrets()
+        self._known = KnownSecrets(budget)
         self._is_first = True
         self._digests = array("Q")
         self._place = 0
@@ -225,6 +242,7 @@ class Redactor:
         """Search the next record; raises RedactionError if it has changed since the first pass."""
         place = self._place
         self._place += 1
+        self._budget.read(len(record.raw))
         if self._is_first:
             self._digests.append(_digest(record))
         else:
@@ -239,9 +257,21 @@ class Redactor:
             if chunk and slot.key in ("text", "data") and id(slot.holder) in chunk.holders:
                 for stretch in self._stretches_of(chunk):
                     self._record(stretch.add(slot.text, place, number, chunk.message))
+            elif len(slot.text) > WINDOW:
+                stretch = Stretch(self._search_text)
+                self._record(stretch.add(slot.text, place, number, ("", "")))
+                self._record(stretch.findings())
             else:
                 found = self._search_text(slot.text, slot.name)
                 self._record(Placed(place, number, cut) for cut in found)
+
+    def look_through(self, records: Sequence[SessionRecord]) -> None:
+        """Search all records, as often as it takes."""
+        while True:
+            for record in records:
+                self.look(record)
+            if self.is_done():
+                return
 
     def is_done(self) -> bool:
         """Return True if everything was found; call it once every record was searched."""
@@ -347,7 +377,11 @@ class Redactor:
     def _search_joined(self, text: str) -> list[TextCut]:
         """Return findings in a joined text, which may not have been meant to be read as one."""
         seen = seen_text(text)
-        return _cuts(seen, by_form(seen.text)) if self._is_first else self._search_known(text)
+        return (
+            _cuts(seen, by_form(seen.text, self._budget))
+            if self._is_first
+            else self._search_known(text)
+        )
 
     def _search_alone(self, text: str, name: str) -> list[TextCut]:
         return [*self._search(text, name), *self._search_known(text)]
@@ -356,8 +390,10 @@ class Redactor:
         """Return findings by form, name or place; certain ones are searched for elsewhere, too."""
         if (key := hash((name, text))) in self._clean:
             return []
+        sequences = text.count("b]") + text.count("B]") + text.count("3]") if "\\" in text else 0
+        self._budget.spend(_SEEN_STEPS * len(text) + _PAYLOAD * sequences)
         seen = seen_text(text)
-        found = secrets(seen.text)
+        found = secrets(seen.text, self._budget)
         if name and (by_name := secret_by_name(name, seen.text)):
             found.append(by_name)
         for kind, start, end in found:
@@ -436,8 +472,10 @@ def _cuts(seen: SeenText, found: Iterable[FoundSecret]) -> list[TextCut]:
 def _in_payloads(text: str, search: Callable[[str], list[TextCut]]) -> Iterator[TextCut]:
     """Yield what is found in texts that a terminal does not print: window titles, links."""
     for hidden in _UNSEEN.finditer(text):
+        if not hidden["payload"]:
+            continue
         start = hidden.start("payload")
-        for cut in search(hidden["payload"] or ""):
+        for cut in search(hidden["payload"]):
             yield cut._replace(start=cut.start + start, end=cut.end + start)
 
 

@@ -12,9 +12,10 @@ import re
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Final, NamedTuple
 
+from acphold.safety.budget import Budget
 from acphold.safety.redaction.names import Look, look
 
 KEY: Final = "API key"
@@ -38,7 +39,8 @@ class SecretRule(NamedTuple):
     """A kind of secret, letters that are in it, and the pattern, which begins with them.
 
     With `back`, it begins up to that many characters before them. If the pattern has groups, the
-    last one that matches is the secret, and has to look like `least`.
+    last one that matches is the secret, and has to look like `least`. Whether there is one shows in
+    `reach` characters; only a secret may be longer.
     """
 
     kind: str
@@ -46,6 +48,7 @@ class SecretRule(NamedTuple):
     pattern: str
     back: int = 0
     least: Look = Look.NO_SECRET
+    reach: int = 256
 
 
 def spotter(words: Iterable[str]) -> re.Pattern[str]:
@@ -74,23 +77,42 @@ class SecretRules:
         for rule in rules:
             self._by_letters[rule.letters[:2]].append(rule)
 
-    def find(self, text: str) -> Iterator[FoundSecret]:
-        """Yield the findings of these rules, which may overlap."""
+    def find(self, text: str, budget: Budget) -> Iterator[FoundSecret]:
+        """Yield the findings of these rules, which may overlap; raises OutOfStepsError."""
+        budget.spend(len(text))
         done: dict[SecretRule, int] = {}
         for hit in self._letters.finditer(text):
             place = hit.start()
             for rule in self._by_letters[text[place : place + 2]]:
                 if not text.startswith(rule.letters, place) or place < done.get(rule, 0):
                     continue
-                match = _compile(rule.pattern).match
-                starts = range(max(0, place - rule.back), place + 1)
-                if (found := next(filter(None, (match(text, s) for s in starts)), None)) is None:
+                if (found := self._match(rule, text, place, budget)) is None:
                     continue
                 start, end = found.span(found.lastindex or 0)
                 if not rule.least or look(text[start:end]) >= rule.least:
                     done[rule] = end
                     yield FoundSecret(rule.kind, start, end)
 
+    def _match(
+        self, rule: SecretRule, text: str, place: int, budget: Budget
+    ) -> re.Match[str] | None:
+        """Return the match of a rule around its letters."""
+        pattern, begin, reach = _compile(rule.pattern), max(0, place - rule.back), rule.reach
+        look_for = pattern.search if rule.back else pattern.match
+        while True:
+            end = min(place + reach, len(text))
+            budget.spend((1 + place - begin) * (_LEAST_STEPS + end - place))
+            found = look_for(text, begin, end)
+            if found is None or end == len(text) or found.end() + _NEAR < end:
+                return found
+            reach *= 4
+
+
+_LEAST_STEPS: Final = 16
+"""Steps to try a pattern where it cannot match."""
+
+_NEAR: Final = 128
+"""A secret that ends so near to where it was cut off may be longer: lines of a key are shorter."""
 
 _compile: Final[Callable[[str], re.Pattern[str]]] = cache(re.compile)
 """Compiles a pattern on first use: most are never needed."""
@@ -148,12 +170,16 @@ _ENCODED: Final = "LS0tLS1CRUdJTi"
 _NEXT_LINE: Final = r"(?:\\+[nr]|\s)+(?:[0-9]{1,6}(?:\\+t|[\t\u2192|:])[ \t]*|[+>|-][ \t]?)?"
 """To the next line, behind its number or mark, as tools show files and changes."""
 
+_WHOLE_KEY: Final = 20_200
+_LINES_OF_KEY: Final = 2_048
+"""Characters in which a private key ends, and lines of one are recognised."""
+
 _FORMS: Final = (
     SecretRule(KEY, "sk-", _BEGINS + r"sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}"),
     SecretRule(KEY, "re_", _BEGINS + r"re_(?=\w{0,12}[0-9])[A-Za-z0-9]{6,16}_[A-Za-z0-9]{16,}"),
     # With the name of a configuration.
     SecretRule(KEY, "dp.st.", _BEGINS + r"dp\.st\.[a-z0-9_-]{1,60}\.[A-Za-z0-9]{20,}"),
-    SecretRule(KEY, "T3BlbkFJ", r"[A-Za-z0-9_-]{18,}T3BlbkFJ[A-Za-z0-9_-]{18,}", back=100),
+    SecretRule(KEY, "T3BlbkFJ", r"[A-Za-z0-9_-]{18,100}T3BlbkFJ[A-Za-z0-9_-]{18,}", back=100),
     SecretRule(KEY, "xox", _BEGINS + r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
     SecretRule(KEY, "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
     SecretRule(KEY, "SG.", _BEGINS + r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
@@ -182,11 +208,11 @@ _FORMS: Final = (
     SecretRule(KEY, "A3-", _BEGINS + r"A3-[A-Z0-9]{6}(?:-[A-Z0-9]{5,11}){4,5}"),
     SecretRule(KEY, "API-", _BEGINS + r"API-[A-Z0-9]{26}" + _ENDS),
     SecretRule(KEY, "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", back=76),
-    SecretRule(KEY, "JQQJ99", r"[A-Za-z0-9]{20,}JQQJ99[A-Za-z0-9]{20,}", back=60),
+    SecretRule(KEY, "JQQJ99", r"[A-Za-z0-9]{20,60}JQQJ99[A-Za-z0-9]{20,}", back=60),
     SecretRule(KEY, "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", back=36),
     SecretRule(KEY, "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}"),
     SecretRule(KEY, "sl.", _BEGINS + r"sl\.(?:u\.)?[A-Za-z0-9_-]{120,}"),
-    SecretRule(KEY, ":APA91b", r"[A-Za-z0-9_-]{8,}:APA91b[A-Za-z0-9_-]{100,}", back=30),
+    SecretRule(KEY, ":APA91b", r"[A-Za-z0-9_-]{8,30}:APA91b[A-Za-z0-9_-]{100,}", back=30),
     SecretRule(KEY, "A" * 21, r"A{21,}[A-Za-z0-9%]{60,}"),
     SecretRule(KEY, "xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}"),
     SecretRule(KEY, "secret-token:", r"secret-token:[A-Za-z0-9%._~+/=-]{8,}"),
@@ -195,6 +221,7 @@ _FORMS: Final = (
         TOKEN,
         "eyJ",
         _BEGINS + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,3}",
+        reach=4096,
     ),
     *(
         # A number in base64, a time, a digest.
@@ -222,19 +249,25 @@ _FORMS: Final = (
         r"(?:(?>(?:(?!-----)[\s\S]){16,20000})-?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         rf"|(?:{_NEXT_LINE}(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\]{{0,80}})*"
         rf"(?:{_NEXT_LINE}[A-Za-z0-9+/=]{{16,}})+)",
+        reach=_WHOLE_KEY,
     ),
     SecretRule(
         PRIVATE_KEY,
         "b3BlbnNzaC1rZXktdjE",
         rf"b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]*(?:{_NEXT_LINE}[A-Za-z0-9+/=]{{40,}})*",
+        reach=_LINES_OF_KEY,
     ),
     SecretRule(
-        PRIVATE_KEY, "Private-Lines:", r"Private-Lines: *[0-9]+((?:\s+[A-Za-z0-9+/=]{16,})+)"
+        PRIVATE_KEY,
+        "Private-Lines:",
+        r"Private-Lines: *[0-9]+((?:\s+[A-Za-z0-9+/=]{16,})+)",
+        reach=_LINES_OF_KEY,
     ),
     SecretRule(
         PRIVATE_KEY,
         _ENCODED,
         rf"{_ENCODED}[A-Za-z0-9+/_-]{{24,}}={{0,2}}(?:{_NEXT_LINE}[A-Za-z0-9+/_-]{{16,}}={{0,2}})*",
+        reach=_LINES_OF_KEY,
     ),
     SecretRule(HASH, "$2", r"\$2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}"),
     *(
@@ -270,9 +303,9 @@ def _form_rules() -> SecretRules:
     return SecretRules((*keys, *_FORMS))
 
 
-def by_form(text: str) -> Iterator[FoundSecret]:
-    """Yield the secrets that are recognisable by their form."""
-    for kind, start, end in _form_rules().find(text):
+def by_form(text: str, budget: Budget) -> Iterator[FoundSecret]:
+    """Yield the secrets that are recognisable by their form; raises OutOfStepsError."""
+    for kind, start, end in _form_rules().find(text, budget):
         if text.startswith(_ENCODED, start):  # a private key or a certificate
             head = text[start:end][:36].translate({ord("-"): "+", ord("_"): "/"})
             if b"PRIVATE" not in b64decode(head):
@@ -284,6 +317,7 @@ def by_form(text: str) -> Iterator[FoundSecret]:
         # No further back than a key may reach: text before the previous end was searched already.
         while begin > max(0, last.start() - LONGEST_KEY) and text[begin - 1] in _IN_KEYS:
             begin -= 1
+        budget.spend((last.start() - begin) * (1 + text.count("\n", begin, last.start())))
         if found := _LINES.search(text, begin, last.start()):
             yield FoundSecret(PRIVATE_KEY, found.start(), last.end())
 
@@ -394,12 +428,15 @@ _DATA: Final = re.compile(r"(?m)^(?:stringD|d)ata:[ \t]*\n((?:[ \t]+\S.*\n?)+)")
 _DATUM: Final = re.compile(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"']{4,})[\"']?[ \t]*$")
 
 
-_place_rules: Final = cache(partial(SecretRules, _PLACES))
+@cache
+def _place_rules() -> SecretRules:
+    return SecretRules([rule._replace(reach=1024) for rule in _PLACES])
 
 
-def by_place(text: str) -> Iterator[FoundSecret]:
-    """Yield the texts that are secret because of their place."""
-    yield from _place_rules().find(text)
+def by_place(text: str, budget: Budget) -> Iterator[FoundSecret]:
+    """Yield the texts that are secret because of their place; raises OutOfStepsError."""
+    yield from _place_rules().find(text, budget)
+    budget.spend(4 * len(text))
     if "ookie" in text:
         for cookies in _COOKIES.finditer(text):
             for found in _COOKIE.finditer(text, *cookies.span(1)):

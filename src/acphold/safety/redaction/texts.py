@@ -7,7 +7,7 @@ two chunks of a message: who keeps the session knows them (`Chunks`).
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
@@ -171,10 +171,16 @@ class Stretch:
         if message != self._message and self._size:
             self._breaks.append(self._size)
         self._message = message
-        self._texts.append(text)
-        self._pieces.append(_PlacedText(place, slot, self._size, self._size + len(text)))
-        self._size += len(text)
-        if self._size > WINDOW:
+        for begin in range(0, len(text) or 1, WINDOW):
+            part = text[begin : begin + WINDOW]
+            self._texts.append(part)
+            start, self._size = self._size, self._size + len(part)
+            if begin:
+                self._pieces[-1] = self._pieces[-1]._replace(end=self._size)
+            else:
+                self._pieces.append(_PlacedText(place, slot, start, self._size))
+            if self._size <= WINDOW:
+                continue
             yield from self.findings()
             gone = self._size - OVERLAP
             self._texts = ["".join(self._texts)[gone:]]
@@ -192,8 +198,10 @@ class Stretch:
         for cut in self._find(text):
             if self._across:
                 # It must continue in another message; a plain word there is not part of it.
-                crossed = [place for place in self._breaks if cut.start < place < cut.end]
-                if not crossed or _WORD.fullmatch(text, crossed[-1], cut.end):
+                last = bisect_left(self._breaks, cut.end) - 1
+                if last < 0 or self._breaks[last] <= cut.start:
+                    continue
+                if _WORD.fullmatch(text, self._breaks[last], cut.end):
                     continue
             rest = cut
             first = bisect_right(self._pieces, cut.start, key=lambda piece: piece.end)
