@@ -11,7 +11,8 @@ the output of a tool. Rows without ids must not stand in the place of a value, e
 Of a document, the members and the items of the outermost array are taken that are whole: an item
 is a message, and half a message would be another one.
 
-No byte is decoded more than DECODINGS times.
+No byte is decoded more than DECODINGS times; what a file's budget of steps does not suffice for
+counts as lost.
 """
 
 from __future__ import annotations
@@ -25,9 +26,18 @@ from msgspec import Struct
 
 from acp_wire.schema.salvage import repair
 from acphold.imports.values import UNREADABLE, Missed, Object
+from acphold.safety.budget import Budget
+from acphold.safety.errors import OutOfStepsError
 
 DECODINGS: Final = 3
 """Times that any byte of a damaged line or document is decoded, on average."""
+
+STEPS: Final = 5_000_000
+STEPS_PER_BYTE: Final = 20
+"""Steps for what is damaged in a file, and for each byte of it."""
+
+OBJECT_STEPS: Final = 500
+"""Steps to take an object, however short."""
 
 LOOKS: Final = 32
 """Times that all before is looked through: for rows without ids in the half before them, for what
@@ -102,6 +112,7 @@ class LineSalvage:
         """Half an object that ends within a string, and the lines that may go on with it."""
         self._held_size = self._held_at = 0
         self._is_text = False
+        self.budget = Budget(STEPS, STEPS_PER_BYTE)
         self.seen = self.decoded = 0
         """Bytes of damaged lines, and how many were decoded."""
 
@@ -115,6 +126,7 @@ class LineSalvage:
 
         `before` is the last good line. Up to `limit` bytes of lines are one object.
         """
+        self.budget.read(len(line.raw))
         self.seen += len(line.raw)
         self.decoded += len(line.raw)
         self.missed.torn.append((line.offset, len(line.raw)))
@@ -185,8 +197,13 @@ class LineSalvage:
             if not text.startswith("{", begin):
                 return found, begin if begin == len(text) else at, False
             try:
+                self.budget.spend(OBJECT_STEPS)
                 value, end = _scan(text, begin)
+                self.budget.spend(end - begin)
+            except OutOfStepsError:
+                return found, begin, False
             except UNREADABLE as error:
+                self.budget.spent += len(text) - begin
                 self.decoded += len(text) - begin
                 is_open = str(error).startswith("Unterminated string")
                 return found, begin, is_open
@@ -197,17 +214,22 @@ class LineSalvage:
     def _behind(self, rest: bytes, before: bytes, *, is_ended: bool) -> list[tuple[int, int]]:
         """Return the places of the rows that end a text, behind half a one."""
         found: list[tuple[int, int]] = []
+        known: dict[str, bool] = {}
         end, looked = _without_space(rest, len(rest)), 0
         backwards = rest[::-1] if self._form.fields else b""  # once: there may be many rows
         while backwards and (begin := _last_object(backwards, end)) is not None:
             self.decoded += end - begin
             try:
+                self.budget.spend(OBJECT_STEPS + end - begin)
                 row, _ = _scan(rest[begin:end].decode("utf-8", "replace"))
-            except UNREADABLE:
+            except (*UNREADABLE, OutOfStepsError):
                 break
             if not isinstance(row, dict) or not row.keys() >= self._form.fields:
                 break
-            has_id = self._has_id(row, before) if self._form.conversation else False
+            has_id = False
+            if self._form.conversation:
+                name = str(row[self._form.conversation])
+                has_id = known[name] = name in known or self._has_id(row, before)
             if self._form.conversation and not has_id:
                 break
             if not (has_id and is_ended):
@@ -285,18 +307,20 @@ def _is_place_of_value(half: bytes) -> bool:
 # -- documents -----------------------------------------------------------------------------------
 
 
-def salvage_document(raw: bytes) -> tuple[object, int]:
+def salvage_document(raw: bytes, budget: Budget | None = None) -> tuple[object, int]:
     """Return what decodes of a damaged document, and how many bytes do not, at least one if it
     breaks off; None if nothing does. Of several whole ones it is the longest."""
+    budget = budget or Budget(STEPS, STEPS_PER_BYTE)
+    budget.read(len(raw))
     text = repair(raw).decode("utf-8", "replace")
     begin = _skip(text, 0)
-    longest = found = _parts(text, begin, SHALLOW)
+    longest = found = _parts(text, begin, SHALLOW, budget)
     first = begin
     for _ in range(MOST_VALUES):
         begin = _skip(text, found.end)
         if not found.is_whole or begin == len(text):
             break
-        found = _parts(text, begin, SHALLOW)
+        found = _parts(text, begin, SHALLOW, budget)
         is_longer = found.is_whole and found.end - begin > longest.end - first
         if is_longer and _are_alike(found.value, longest.value):
             longest, first = found, begin
@@ -319,27 +343,27 @@ class _Parts(NamedTuple):
     is_whole: bool
 
 
-def _parts(text: str, at: int, shallow: int) -> _Parts:
+def _parts(text: str, at: int, shallow: int, budget: Budget) -> _Parts:
     """Return a value as far as it is whole: the items of an array, the members of an object and,
     `shallow` objects deep, theirs."""
     is_object = text.startswith("{", at)
     if not (text.startswith("[", at) or (is_object and shallow)):
-        return _whole(text, at)
+        return _whole(text, at, budget)
     members: Object = {}
     items: list[object] = []
     found, close = (members, "}") if is_object else (items, "]")
     at = _skip(text, at + 1)
     while not text.startswith(close, at):
         if is_object:
-            name = _whole(text, at)
+            name = _whole(text, at, budget)
             colon = _skip(text, name.end)
             if not isinstance(name.value, str) or not text.startswith(":", colon):
                 return _Parts(found, at, is_whole=False)
-            part = _parts(text, _skip(text, colon + 1), shallow - 1)
+            part = _parts(text, _skip(text, colon + 1), shallow - 1, budget)
             if part.is_whole or part.value:
                 members[name.value], at = part.value, part.end
         else:
-            part = _whole(text, at)
+            part = _whole(text, at, budget)
             items += [part.value] if part.is_whole else []
             at = part.end
         if not part.is_whole:
@@ -349,10 +373,13 @@ def _parts(text: str, at: int, shallow: int) -> _Parts:
     return _Parts(found, at + 1, is_whole=True)
 
 
-def _whole(text: str, at: int) -> _Parts:
+def _whole(text: str, at: int, budget: Budget) -> _Parts:
     try:
-        return _Parts(*_scan(text, at), is_whole=True)
-    except UNREADABLE:
+        budget.spend(OBJECT_STEPS)
+        value, end = _scan(text, at)
+        budget.spend(end - at)
+        return _Parts(value, end, is_whole=True)
+    except (*UNREADABLE, OutOfStepsError):
         return _Parts(None, at, is_whole=False)
 
 
