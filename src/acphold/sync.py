@@ -481,8 +481,13 @@ class SyncQueue:
         """Add a prompt; returns its id."""
         return _background.run(self._queue.add(*content, at=at, before=before))
 
+    def take(self, prompt_id: str) -> tuple[schema.ContentBlock, ...]:
+        """Return a prompt's content, to edit it: it does not begin until `edit` or `drop`, or this
+        client has been gone for a minute."""
+        return _background.run(self._queue.take(prompt_id))
+
     def edit(self, prompt_id: str, *content: Content) -> None:
-        """Replace the content of a prompt."""
+        """Replace the content of a prompt; without any, it stands as before."""
         _background.run(self._queue.edit(prompt_id, *content))
 
     def reschedule(self, prompt_id: str, at: datetime | None) -> None:

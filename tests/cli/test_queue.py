@@ -75,8 +75,7 @@ async def test_what_is_put_in_from_outside_begins_in_the_process_that_has_the_se
             check=True,
         )
         assert asked.stdout.splitlines()[1:] == [f"  1  {step}", "  2  []"]
-        assert queue(journal, session, "move", "2", "1")[1:] == ["  1  []", f"  2  {step}"]
-        assert queue(journal, session, "drop", "1")[1:] == ["  taken back: []", f"  1  {step}"]
+        assert queue(journal, session, "drop", "2")[1:] == ["  taken back: []", f"  1  {step}"]
         listed = acphold(journal, "list").out
         assert "running, 1 queued" in listed
         go.touch()
@@ -223,7 +222,7 @@ async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
 
 
 def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path) -> None:
-    for arguments in (("edit", "1"), ("resume", "now"), ("add",)):
+    for arguments in (("drop",), ("resume", "now"), ("add",)):
         run = acphold(journal, "queue", "s", *arguments)
         assert run.code == 2
         assert "acphold queue --help" in run.err

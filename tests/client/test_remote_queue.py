@@ -109,6 +109,11 @@ async def test_a_prompt_that_waits_is_read_edited_moved_rescheduled_and_dropped(
         text, picture = await queue.content(two)
         assert text == TextContent(text="two")
         assert isinstance(picture, ImageContent)
+        assert await queue.take(one) == (TextContent(text="one"),)
+        assert queue.state.edited == (one,)
+        await queue.edit(one)
+        assert words(queue.state)[0] == "one"
+        assert not queue.state.edited
         await queue.edit(one, "one, but better")
         await queue.move(one)
         assert words(queue.state) == ["two [image]", "one, but better"]

@@ -169,6 +169,45 @@ async def test_who_opens_a_session_is_told_its_queue_and_then_each_change(house:
     await client.until(lambda: queues(client)[-1] == queues(other)[-1])
 
 
+@pytest.mark.parametrize("end", ["as it was", "other words", "drop", "its client is gone"])
+async def test_a_prompt_does_not_begin_while_a_client_edits_it(
+    house: Shared, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(bounds, "EDITOR_SECONDS", 0.0)
+    client, session, turn = await house.in_turn("first")
+    edited, _ = await add(client, session, "edited", "second")
+    away, editor = await house.loaded(session), await house.loaded(session)
+    for each in (away, editor):  # the one that comes back has it
+        take = {"sessionId": session, "change": {"do": "take", "id": edited}, "read": edited}
+        taken = await each.call(QUEUE, take)
+        assert (taken["prompt"], taken["queue"]["edited"]) == (text("edited"), [edited])
+    await house.leave(away)
+    await house.ended(session, turn)
+    await house.agent.prompted(session)
+    await house.agent.end(session)
+    assert waiting(await state(client, session)) == ["edited"]
+    assert prompts(house) == ["first", "second"]
+    match end:
+        case "as it was":
+            await change(editor, session, "edit", id=edited)
+        case "other words":
+            await change(editor, session, "edit", id=edited, prompt=text("better"))
+        case "drop":
+            await change(client, session, "drop", id=edited)
+            assert waiting(await state(client, session)) == []
+            with pytest.raises(Refused, match="was taken back"):
+                await change(editor, session, "edit", id=edited, prompt=text("better"))
+            return
+        case _:
+            await house.leave(editor)
+    await house.agent.prompted(session)
+    assert prompts(house)[-1] == ("better" if end == "other words" else "edited")
+    with pytest.raises(Refused, match="has already begun"):
+        await change(client, session, "take", id=edited)
+    assert "take" not in [it["do"] for it in await house.entries(session, "queue")]
+    await house.agent.end(session)
+
+
 async def test_nothing_begins_behind_a_turn_that_was_cancelled_until_somebody_says_go(
     house: Shared,
 ) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Locator, Page, WebSocketRoute, expect
+from playwright.async_api import BrowserContext, Locator, Page, WebSocketRoute, expect
 
 import acphold
-from tests.page.conftest import as_paired, opened, row_of, steps, typed, violations, watch
+from tests.page.conftest import opened, row_of, steps, typed, violations, watch
 from tests.page.test_whose import code
 from tests.page.test_writing import heard
 from tests.watched_processes import until
@@ -93,35 +93,20 @@ async def test_what_is_put_off_is_edited_moved_and_removed_before_it_begins(
     await expect(page.get_by_role("heading", name="4 queued prompts")).to_be_visible()
     await expect_words(page, "one", "two", "three", "<b onclick=alert()>four</b>")
     # With the keyboard alone: the focus goes with the row.
-    up = page.get_by_role("button", name="Move up: three")
-    await up.focus()
-    await page.keyboard.press("Enter")
-    await expect_words(page, "one", "three", "two", "<b onclick=alert()>four</b>")
-    await expect(up).to_be_focused()
-    await page.keyboard.press("Enter")
-    await expect_words(page, "three", "one", "two", "<b onclick=alert()>four</b>")
-    await expect(up).to_be_disabled()
-    await expect(page.get_by_role("button", name="Move down: three")).to_be_focused()
-    # With a mouse, by the grip: to the end, and in front of another.
-    for text, onto, at, order in (
-        ("three", "four", 0.9, ("one", "two", "<b onclick=alert()>four</b>", "three")),
-        ("four", "one", 0.1, ("<b onclick=alert()>four</b>", "one", "two", "three")),
-    ):
-        await rows(page).filter(has_text=text).scroll_into_view_if_needed()
-        await rows(page).filter(has_text=text).locator(".grip").hover()
-        await page.mouse.down()
-        target = rows(page).filter(has_text=onto)
-        await target.scroll_into_view_if_needed()
-        box = await target.bounding_box()
-        assert box is not None
-        await page.mouse.move(box["x"] + 9, box["y"] + box["height"] * at, steps=4)
-        await page.mouse.up()
-        await expect_words(page, *order)
+    for text in ("two", "one", "<b"):
+        await page.get_by_role("button", name=f"Next: {text}").focus()
+        await page.keyboard.press("Enter")
+        await expect(rows(page).first).to_contain_text(text)
+        await expect(page.get_by_role("button", name=f"Next: {text}")).to_be_disabled()
+        await expect(page.get_by_role("button", name=f"Edit: {text}")).to_be_focused()
+    await expect_words(page, "<b onclick=alert()>four</b>", "one", "two", "three")
     await page.get_by_role("button", name="Edit: two").click()
-    words = page.get_by_role("textbox", name="Prompt text")
+    words = page.get_by_role("textbox", name="Prompt", exact=True)
+    await expect(words).to_be_focused()
     await expect(words).to_have_value("two")
     await words.fill("two, in other words")
-    await page.get_by_role("button", name="Save").click()
+    await words.press("Enter")
+    await expect(words).to_have_value("")
     await expect(rows(page).nth(2)).to_contain_text("two, in other words")
     # A removed prompt can be put back at its place.
     await page.get_by_role("button", name="Remove: one").click()
@@ -172,7 +157,7 @@ async def test_two_pages_see_the_same_queue_and_it_needs_neither(
     await expect_words(other, "from one page")
     await put_off(other, "from the other")
     await expect_words(page, "from one page", "from the other")
-    await other.get_by_role("button", name="Move up: from the other").click()
+    await other.get_by_role("button", name="Next: from the other").click()
     await expect_words(page, "from the other", "from one page")
     for each in (page, other):
         await each.reload()
@@ -372,8 +357,9 @@ async def test_a_prompt_waits_for_its_moment_with_no_turn_before_it(
     session = await at_work(page, agent, tmp_path)
     await put_off(page, "later that day", "at once")
     await page.get_by_role("button", name="Edit: later").click()
+    await page.get_by_role("button", name="Later at…").click()
     await page.get_by_label("Not before").fill("2099-01-02T02:00")
-    await page.get_by_role("button", name="Save").click()
+    await page.get_by_role("button", name="Queue", exact=True).click()
     await expect(rows(page).first.locator(".aside")).to_have_text("not before Jan 2, 02:00 AM")
     (tmp_path / "done").touch()
     await expect(answer(page, "at once")).to_be_visible()
@@ -382,30 +368,39 @@ async def test_a_prompt_waits_for_its_moment_with_no_turn_before_it(
     await page.get_by_role("textbox", name="Prompt", exact=True).fill("before it")
     await page.get_by_role("button", name="Send").click()
     await expect(answer(page, "before it")).to_be_visible()
-    await page.get_by_role("button", name="Edit: later").click()
-    field = page.get_by_label("Not before")
-    await expect(field).to_have_value("2099-01-02T02:00")
-    await field.fill("")
-    await page.get_by_role("button", name="Save").click()
-    await expect(answer(page, "later that day")).to_be_visible()
-    assert said(served, session) == ["at once", "before it", "later that day"]
+    assert said(served, session) == ["at once", "before it"]
 
 
-async def test_what_was_written_is_not_lost_with_the_prompt_that_begins_under_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+async def test_a_prompt_does_not_begin_while_it_is_edited_also_on_a_page_that_is_loaded_again(
+    page: Page, other: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
 ) -> None:
-    await at_work(page, agent, tmp_path)
-    await put_off(page, "half")
+    session = await at_work(page, agent, tmp_path)
+    await opened(other, session.id)
+    await put_off(page, "half", "all")
+    words = page.get_by_role("textbox", name="Prompt", exact=True)
     await page.get_by_role("button", name="Edit: half").click()
-    words = page.get_by_role("textbox", name="Prompt text")
     await expect(words).to_have_value("half")
-    await words.fill("half and the rest")
+    await expect(other.locator(".queue ol .aside")).to_have_text("being edited")
+    await page.reload()
+    await expect(words).to_have_value("half")
     (tmp_path / "done").touch()
-    await expect(answer(page, "half")).to_be_visible()
-    await expect(page.locator(".queue")).to_have_count(0)
-    await expect(page.get_by_role("textbox", name="Prompt", exact=True)).to_have_value(
-        "half and the rest"
-    )
+    await expect(answer(page, "all")).to_be_visible()
+    await expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
+    await expect_words(other, "half")
+    await words.fill("half and the rest")
+    await words.press("Enter")
+    await expect(answer(page, "half and the rest")).to_be_visible()
+    # Somebody else takes it out: what is written is a prompt of its own.
+    await page.get_by_role("textbox", name="Prompt", exact=True).fill("tomorrow")
+    await page.get_by_role("button", name="Later at…").click()
+    await page.get_by_role("button", name="Queue", exact=True).click()
+    await page.get_by_role("button", name="Edit: tomorrow").click()
+    await expect(words).to_have_value("tomorrow")
+    await other.get_by_role("button", name="Remove: tomorrow").click()
+    await expect(page.get_by_text("You are editing")).to_have_count(0)
+    await words.press("Enter")
+    await expect(answer(page, "tomorrow")).to_be_visible()
+    assert said(served, session) == ["all", "half and the rest", "tomorrow"]
 
 
 async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
@@ -421,7 +416,7 @@ async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
     await watching.get_by_role("link", name="New", exact=True).wait_for()
     await watching.goto(f"{watching.url.partition('#')[0]}#/session/{session.id}")
     await expect_words(watching, "one", "two")
-    await expect(watching.locator(".queue button, .queue .grip")).to_have_count(0)
+    await expect(watching.locator(".queue button")).to_have_count(0)
     await expect(watching.get_by_text("You can only watch this session.")).to_be_visible()
     await expect(watching.locator(".asking textarea, .asking button")).to_have_count(0)
     await page.get_by_role("button", name="Pause").click()
@@ -468,7 +463,6 @@ async def test_a_queue_fits_on_a_small_screen(
 ) -> None:
     await at_work(page, agent, tmp_path)
     await put_off(page, "a word " * 80, "x" * 300, *map(str, range(4)))
-    await page.get_by_role("textbox", name="Prompt", exact=True).fill("one more")
     overflow = "(it) => it.scrollWidth - it.clientWidth"
     for inside in (".asking", ".queue", ".queue ol"):
         assert await page.locator(inside).evaluate(overflow) <= 0
@@ -483,39 +477,14 @@ async def test_a_queue_fits_on_a_small_screen(
     bottom = "(it) => it.getBoundingClientRect().bottom - innerHeight"
     assert await page.get_by_role("textbox", name="Prompt", exact=True).evaluate(bottom) < 0
     await page.get_by_role("button", name="Edit: xx").click()
-    await expect(page.get_by_role("textbox", name="Prompt text")).to_have_value("x" * 300)
+    await expect(page.get_by_role("textbox", name="Prompt", exact=True)).to_have_value("x" * 300)
+    await expect(page.locator(".queue ol .aside")).to_have_text("being edited")
+    sizes = "(all) => all.map((it) => Math.min(it.offsetHeight, it.offsetWidth))"
+    assert min(await page.locator(".queue button").evaluate_all(sizes)) >= 44
     assert await page.locator(".queue ol").evaluate(overflow) <= 0
+    await page.get_by_role("button", name="Leave it as it was").click()
+    await expect(page.locator(".queue ol .aside")).to_have_count(0)
     await page.get_by_role("button", name="Pause").click()
     (tmp_path / "done").touch()
     await expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     assert await violations(page) == []
-
-
-async def test_a_finger_moves_what_waits(
-    page: Page, browser: Browser, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
-) -> None:
-    session = await at_work(page, agent, tmp_path)
-    await put_off(page, "one", "two")
-    context = await browser.new_context(
-        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
-    )
-    phone = await context.new_page()
-    await as_paired(phone, served.url, await page.context.storage_state())
-    await phone.goto(f"{served.url}/#/session/{session.id}")
-    await expect_words(phone, "one", "two")
-    grip = await rows(phone).first.locator(".grip").bounding_box()
-    below = await rows(phone).last.bounding_box()
-    assert grip is not None
-    assert below is not None
-    x, top = grip["x"] + grip["width"] / 2, grip["y"] + grip["height"] / 2
-    bottom = below["y"] + below["height"] * 0.8
-    tools = await context.new_cdp_session(phone)
-    for kind, y in (("touchStart", top), ("touchMove", bottom - 9), ("touchMove", bottom)):
-        touch = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
-        await tools.send("Input.dispatchTouchEvent", touch)
-    await tools.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    await expect_words(page, "two", "one")
-    sizes = "(all) => all.map((it) => Math.min(it.offsetHeight, it.offsetWidth))"
-    assert min(await phone.locator(".queue button").evaluate_all(sizes)) >= 44
-    await context.close()
-    (tmp_path / "done").touch()

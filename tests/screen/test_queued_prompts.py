@@ -60,7 +60,7 @@ async def test_what_is_typed_while_its_turn_runs_comes_back_into_the_input() -> 
         assert texts(far) == ["one"]
 
 
-@pytest.mark.parametrize("words", ["drop", "drop 0", "drop 2", "drop x", "move 1", "sort"])
+@pytest.mark.parametrize("words", ["drop", "drop 0", "drop 2", "drop x", "next 1", "sort"])
 async def test_a_command_that_means_nothing_changes_nothing_and_says_why(words: str) -> None:
     async with chat(Keys()) as (at, _):
         with pytest.raises(ValueError, match=r"no prompt|/queue lists the prompts"):

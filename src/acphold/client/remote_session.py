@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from acp_wire.schema import (
     CLOSE_SESSION,
@@ -84,9 +85,17 @@ class RemoteQueue:
             QueueChange("add", prompt=self._prompt(content), at=in_ms(at), before=before)
         )
 
+    async def take(self, prompt_id: str) -> tuple[ContentBlock, ...]:
+        """Return a prompt's content, to edit it: it does not begin until `edit` or `drop`, or this
+        client has been gone for a minute."""
+        asked = {"change": encode(QueueChange("take", prompt_id)), "read": encode(prompt_id)}
+        return (await self._ask(**asked)).prompt
+
     async def edit(self, prompt_id: str, *content: Content) -> None:
-        """Replace the content of a prompt."""
-        await self._change(QueueChange("edit", prompt_id, self._prompt(content)))
+        """Replace the content of a prompt; without any, it stands as before."""
+        as_it_was = QueueChange("edit", prompt_id)
+        new = replace(as_it_was, prompt=self._prompt(content)) if content else as_it_was
+        await self._change(new)
 
     async def reschedule(self, prompt_id: str, at: datetime | None) -> None:
         """Do not begin a prompt before this time, which has a zone; None removes the time."""

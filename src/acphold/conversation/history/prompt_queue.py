@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -41,8 +41,8 @@ from acphold.conversation.history.raw_update import items, members, string
 from acphold.conversation.history.timeline import turn_end
 from acphold.conversation.history.titles import shorten
 
-Deed = Literal["add", "edit", "move", "drop", "hold", "go", "set", "begin"]
-"""The kinds of changes. `begin` is never a client's."""
+Deed = Literal["add", "take", "edit", "move", "drop", "hold", "go", "set", "begin"]
+"""The kinds of changes. `begin` is never a client's; `take` is in no journal."""
 
 REOPENED: Final = "reopened"
 """The reason for holding a queue whose session another process has opened anew."""
@@ -112,7 +112,7 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
     @property
     def takes_back(self) -> bool:
         """True if it keeps prompts from the agent, and brings none there."""
-        return self.do in ("drop", "hold")
+        return self.do in ("take", "drop", "hold")
 
 
 class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -155,7 +155,7 @@ class EndedPrompt(Struct, frozen=True, rename="camel"):
 class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A queue: `waiting` in order, `begun` whose turn runs, the last ones that `ended`, oldest
     first. `held` says why none begins, "" while they do. `goes_on` and `restarts` are as in
-    `RemoteQueue.set`."""
+    `RemoteQueue.set`. Those in `edited`, by id, do not begin: a client edits them."""
 
     waiting: tuple[WaitingPrompt, ...] = ()
     begun: WaitingPrompt | None = None
@@ -165,6 +165,7 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     goes_on: bool = False
     restarts: bool = False
     terms: str = ""  # what the session stands on, without its values
+    edited: tuple[str, ...] = ()
 
     @property
     def until(self) -> datetime | None:
@@ -183,16 +184,26 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
         """Return the prompt to begin at `now`; None if none may."""
         if self.begun is not None or self.is_held(now):
             return None
-        return next((it for it in self.waiting if it.is_due(now)), None)
+        return next((it for it in self._ready if it.is_due(now)), None)
 
     @property
     def wakes_at(self) -> int | None:
         """The moment at which something may begin that may not yet: ms since the epoch, 0 for now;
         None if only a person can change that."""
-        if not self.waiting or (self.held and self.until_ms is None):
+        ready = self._ready
+        if not ready or (self.held and self.until_ms is None):
             return None
-        first = min(it.at_ms or 0 for it in self.waiting)
+        first = min(it.at_ms or 0 for it in ready)
         return max(first, self.until_ms or 0) if self.held else first
+
+    @property
+    def _ready(self) -> tuple[WaitingPrompt, ...]:
+        """Those that nobody edits."""
+        return tuple(it for it in self.waiting if it.id not in self.edited)
+
+    def without_edited(self, prompt_ids: Collection[str]) -> PromptQueue:
+        """Return the queue in which nobody edits these prompts."""
+        return replace(self, edited=tuple(it for it in self.edited if it not in prompt_ids))
 
 
 NO_QUEUE: Final = PromptQueue()
@@ -227,7 +238,12 @@ def after_change(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> 
     if (prompt := queue.find(change.id)) is None:
         raise ValueError(f"id: {change.id!r} {_fate(queue, change.id)}")
     others = tuple(it for it in waiting if it is not prompt)
+    if change.do in ("edit", "drop"):
+        queue = queue.without_edited([change.id])
     match change.do:
+        case "take":
+            edited = queue.without_edited([change.id]).edited
+            return replace(queue, edited=(*edited, change.id))
         case "edit":
             when = _begins_at(change, prompt.at_ms)
             by_guest = prompt.guest or change.guest

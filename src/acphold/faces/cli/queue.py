@@ -12,8 +12,8 @@ from json import dumps
 from pathlib import Path
 from uuid import uuid4
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from acp_wire.processes.program import on_path
 from acp_wire.schema import RESUME_SESSION, PromptCapabilities, encode
@@ -59,7 +59,7 @@ from acphold.live.reading.listed_sessions import QUEUED
 from acphold.live.reading.one_question import QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.processes import require_answer
 
-DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
+DEEDS = ("add", "drop", "pause", "resume")
 
 
 def _in_order(arguments: Sequence[str]) -> str:
@@ -73,7 +73,7 @@ def _in_order(arguments: Sequence[str]) -> str:
 
 @command(
     "queue",
-    "[OPTIONS] [ID [add|edit|move|drop|pause|resume [WORDS...]]]",
+    "[OPTIONS] [ID [add|drop|pause|resume [WORDS...]]]",
     options.JOURNAL,
     meant=_in_order,
 )
@@ -82,12 +82,12 @@ async def queue(
     session_id: str | None = options.SESSION_IF_ANY,
     deed: str | None = options.argument(
         "DO",
-        "add TEXT; edit N TEXT; move N [BEFORE]; drop N...; pause; resume",
+        "add TEXT; drop N...; pause; resume",
         nargs="?",
         choices=DEEDS,
     ),
     words: list[str] = options.argument("WORDS", "arguments of DO; see above", nargs="*"),
-    at: int | None = options.value("TIME", "add, edit: start no earlier than this, such as 02:00"),
+    at: int | None = options.value("TIME", "add: start no earlier than this, such as 02:00"),
     on_failure: str | None = options.value(
         None,
         "what happens to the other prompts after a failed or refused turn [default: pause]",
@@ -107,7 +107,6 @@ async def queue(
       acphold queue ab12
       acphold queue ab12 add "Now run the tests"
       acphold queue ab12 add "Write the summary" --at 02:00
-      acphold queue ab12 move 3 1
       acphold queue ab12 resume
 
     N is the number in the list, or the prompt's id (`--json`). The process that has the session
@@ -169,19 +168,14 @@ def _changes_of(
     restart: str | None,
 ) -> list[QueueChange]:
     """Return the changes that the arguments mean, of prompts as they are typed; UsageError."""
-    if at is not None and deed not in ("add", "edit"):
-        raise UsageError("--at works only with add and edit")
+    if at is not None and deed != "add":
+        raise UsageError("--at works only with add")
     when: int | UnsetType = UNSET if at is None else at
     changes: list[QueueChange] = []
     match deed, list(words):
         case "add", [_, *_]:
-            changes = [QueueChange("add", uuid4().hex[:8], _blocks(words), at=when)]
-        case "edit", [number, *text] if text or at is not None:
-            changes = [QueueChange("edit", number, _blocks(text) if text else Raw(), at=when)]
-        case "move", [number]:
-            changes = [QueueChange("move", number)]
-        case "move", [number, before]:
-            changes = [QueueChange("move", number, before=before)]
+            blocks = Raw(encode([{"type": "text", "text": " ".join(words)}]))
+            changes = [QueueChange("add", uuid4().hex[:8], blocks, at=when)]
         case "drop", [_, *_]:
             changes = [QueueChange("drop", number) for number in words]
         case ("pause" | "resume") as one, []:
@@ -197,10 +191,6 @@ def _changes_of(
     return changes
 
 
-def _blocks(words: Sequence[str]) -> Raw:
-    return Raw(encode([{"type": "text", "text": " ".join(words)}]))
-
-
 async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -> int:
     async with sessions_here() as (reader, journal):
         row = await find_session(reader, given, "shows its queue", by_words="found")
@@ -208,14 +198,10 @@ async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -
         await require_answer(journal, row.session_id)
         answer = await ask_queue(journal, row.session_id)
         # Numbers are those of the list before the first change.
-        waiting, named = answer.queue.waiting, list[QueueChange]()
-        for change in changes:
-            if change.do in ("edit", "move", "drop"):
-                before = _prompt_id(waiting, change.before) if change.before else ""
-                change = msgspec.structs.replace(
-                    change, id=_prompt_id(waiting, change.id), before=before
-                )
-            named.append(change)
+        waiting = answer.queue.waiting
+        named = [
+            replace(it, id=_prompt_id(waiting, it.id)) if it.do == "drop" else it for it in changes
+        ]
         for change in named:
             if change.do == "go" and not answer.is_live and answer.queue.waiting:
                 await _open_in_daemon(row, short)

@@ -84,6 +84,8 @@ class ChatCommands:
                 await self._change_queue(words)
             case "take back" if not self._is_taking_back:
                 await self._change_queue("back")
+            case "leave as it was":
+                await turns.give_back()
             case "calls" if calls := flow.whole_calls():
                 await screen.face.read(calls)
             case "calls":
@@ -120,25 +122,28 @@ class ChatCommands:
             self._screen.show_hint(str(error))
 
     async def _take_back(self, number: str) -> None:
-        """Take the prompt with this number back; ValueError if there is none, or it is more than
-        what could be typed again."""
+        """Take the prompt with this number into the input; ValueError if there is none, or it is
+        more than what could be typed again."""
         queue = self._turns.queue
         waits = prompt_at(queue.state, number)
         self._is_taking_back = True
         try:
-            blocks = await queue.content(waits.id)
+            await self._turns.give_back()
+            blocks = await queue.take(waits.id)
             text = "\n".join(block.text for block in blocks if isinstance(block, TextContent))
             is_text = all(isinstance(block, TextContent) for block in blocks)
             if not (is_text or self._turns.content_of(text) == blocks):
                 has_picture = any(isinstance(block, ImageContent) for block in blocks)
                 what = "pictures" if has_picture else "files"
+                await queue.edit(waits.id)
                 raise ValueError(
                     f"prompt {number} has {what} and cannot be edited; /queue drop {number}"
                 )
-            await queue.drop(waits.id)
+            self._turns.edited = waits.id
         finally:
             self._is_taking_back = False
         self._screen.face.put_back(text)
+        self._screen.show_hint("Enter puts it back; on an empty line, as it was")
 
     async def shell(self, command: str) -> None:
         """Run the person's shell command in the folder of the session."""

@@ -170,6 +170,8 @@ def _add_for_input(keys: KeyBindings, screen: AskingScreen) -> None:
             screen.person.interrupt()
         else:
             screen.input.reset()
+            if screen.chat is not None:
+                screen.chat.start("leave as it was")
 
     @keys.add("c-z")
     def suspend(event: KeyPressEvent) -> None:
@@ -202,6 +204,8 @@ def _add_for_input(keys: KeyBindings, screen: AskingScreen) -> None:
             if screen.person.submit(text) and no:
                 screen.flow.said_instead = text
                 screen.give(no)
+        elif screen.chat is not None:
+            screen.chat.start("leave as it was")
 
     @keys.add("escape", "enter", filter=at_input)
     def begin_line(event: KeyPressEvent) -> None:

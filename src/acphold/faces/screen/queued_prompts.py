@@ -38,6 +38,7 @@ def prompt_lines(queue: PromptQueue, most: int | None = None) -> list[str]:
     lines = []
     for number, prompt in enumerate(queue.waiting[:most], 1):
         when = "" if prompt.at_ms is None else f"{moment(prompt.at_ms)} · "
+        when += "being edited · " * (prompt.id in queue.edited)
         lines.append(f"{number}  {when}{on_one_line(prompt.words)}")
     if (more := len(queue.waiting) - len(lines)) > 0:
         lines.append(f"… {more:,} more (/queue)")
@@ -57,11 +58,11 @@ def prompt_at(queue: PromptQueue, number: str) -> WaitingPrompt:
     return queue.waiting[int(number) - 1]
 
 
-QUEUE_USAGE = "/queue lists the prompts; /queue resume, pause, drop N, move N M, back N"
+QUEUE_USAGE = "/queue lists the prompts; /queue resume, pause, drop N, next N, back N"
 
 
 async def change_by_words(waiting: RemoteQueue, words: str) -> str | None:
-    """Carry out `pause`, `resume`, `drop N` or `move N M`; return a message, None if the change
+    """Carry out `pause`, `resume`, `drop N` or `next N`; return a message, None if the change
     shows. ValueError for other words."""
     queue = waiting.state
     match words.split():
@@ -75,11 +76,8 @@ async def change_by_words(waiting: RemoteQueue, words: str) -> str | None:
             dropped = prompt_at(queue, number)
             await waiting.drop(dropped.id)
             return f"taken back: {on_one_line(dropped.words)}"
-        case ["move", number, place] if place.isdecimal():
-            moved = prompt_at(queue, number)
-            others = [it for it in queue.waiting if it is not moved]
-            after = others[max(0, int(place) - 1) :]
-            await waiting.move(moved.id, after[0].id if after else "")
+        case ["next", number]:
+            await waiting.move(prompt_at(queue, number).id, queue.waiting[0].id)
         case _:
             raise ValueError(QUEUE_USAGE)
     return None

@@ -140,6 +140,7 @@ class ShownTurns:
         self._signing_in: asyncio.Task[None] | None = None
         self._is_prompting = False
         self._in_queued_turn = False
+        self.edited = ""  # the id of the queued prompt in the line of input
         self._cancelled = False
         self._began = 0.0
         self._unshown = b""
@@ -233,21 +234,33 @@ class ShownTurns:
 
     def send(self, text: str) -> None:
         """Send a prompt, now or after the running turn."""
-        if self.in_turn:
+        if self.in_turn or self.edited:
             self._screen.start(self.later(text), "prompt for later")
         else:
             self._is_prompting = True
             self._screen.start(self.prompt(text), "prompt")
 
     async def later(self, text: str, at: int | None = None, typed: str = "") -> None:
-        """Add a prompt to those that wait, to begin not before a moment (ms since the epoch). If
-        that fails, it is back in the line of input, as it was `typed`."""
+        """Add a prompt to those that wait, or put the edited one back, to begin not before a moment
+        (ms since the epoch). If that fails, it is back in the line of input, as it was `typed`."""
         when = None if at is None else datetime.fromtimestamp(at / 1000, UTC)
+        edited, self.edited = self.edited, ""
         try:
-            await self.queue.add(*self.content_of(text), at=when)
+            if not edited:
+                await self.queue.add(*self.content_of(text), at=when)
+                return
+            if when is not None:
+                await self.queue.reschedule(edited, when)
+            await self.queue.edit(edited, *self.content_of(text))
         except AcpError:
             self._screen.face.put_back(typed or text)
             raise
+
+    async def give_back(self) -> None:
+        """Let the prompt that is edited stand as before."""
+        edited, self.edited = self.edited, ""
+        if edited and self.queue.state.find(edited) is not None:
+            await self.queue.edit(edited)
 
     async def steer(self, text: str) -> None:
         """Send text into the running turn; without one, it is a prompt.

@@ -57,7 +57,7 @@ COMMANDS: Final = {
     "fork": ("[before] [files]", "a copy: before the last turn, or with files"),
     "now": ("TEXT", "send it into the running turn, if supported"),
     "later": ("[02:00] TEXT", "queue a prompt, to start no earlier than a time"),
-    "queue": ("[resume|pause]", "the queue; also: drop N, move N M, back N"),
+    "queue": ("[resume|pause]", "the queue; also: drop N, next N, back N"),
     "quit": ("", "leave (so do exit and Ctrl-D)"),
 }
 """Our commands, each with its arguments and its description."""

@@ -206,6 +206,9 @@ CLOCK_LOOK_SECONDS: Final = 20.0
 """Most seconds between two looks at the clock while a prompt waits for a moment: the machine may
 sleep, and its clock be set."""
 
+EDITOR_SECONDS: Final = 60.0
+"""A queued prompt stands as before once the client that edits it has been gone so long."""
+
 QUEUE_RETRY_SECONDS: Final = 5.0
 """Seconds until a queued prompt that the journal could not take is tried again."""
 

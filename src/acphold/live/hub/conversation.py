@@ -352,6 +352,7 @@ class Conversation:
         if attachment in self.session.attachments:
             self.questions.withdraw(attachment.client)
             self.session.attachments.detach(attachment)
+            self.waiting.left(attachment.client)
 
     def put_back(self, attachment: Attachment) -> None:
         """Give the client back its former attachment: the session could not be opened."""

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import re
 from collections import deque
+from collections.abc import Set
 from uuid import uuid4
 
 import msgspec
@@ -33,6 +34,7 @@ from acphold.conversation.history.prompt_queue import (
     PromptQueue,
     QueueChange,
     WaitingPrompt,
+    after_change,
     content_in,
     fitting,
 )
@@ -83,6 +85,7 @@ class WaitingQueue(Struct, eq=False):
     _timer: asyncio.TimerHandle | None = None
     _has_stopped: bool = False
     _is_held_back: bool = False  # by a hold that the journal may not have yet
+    _editors: dict[str, Client] = field(default_factory=dict)  # by the ids of the prompts
     is_awake: bool = False
 
     # -- changes --------------------------------------------------------------------------
@@ -109,10 +112,38 @@ class WaitingQueue(Struct, eq=False):
                 )
             return fitting(queue, change)
 
+        if change.do == "take":
+            async with self._session.writing:
+                fit(self._session.queue)
+                self._editors[change.id] = client
+                self._edit(after_change(self._session.queue, change, 0, 0))
+            return change.id
         await self._session.change_queue(fit)
         self._is_held_back = False  # what a client's stop has held was committed before
         self.look()
         return change.id
+
+    def left(self, client: Client) -> None:
+        """Let the prompts that a client edits begin as they were, unless it comes back soon."""
+        if client in self._editors.values():
+            loop = asyncio.get_running_loop()
+            loop.call_later(bounds.EDITOR_SECONDS, self._give_back, client)
+
+    def _give_back(self, client: Client) -> None:
+        if self._session.attachments.find(client) is None:
+            left = {prompt_id for prompt_id, by in self._editors.items() if by is client}
+            self._editors = {it: by for it, by in self._editors.items() if it not in left}
+            self._tasks.start(self._stand(left), "give prompts back")
+
+    async def _stand(self, prompt_ids: Set[str]) -> None:
+        async with self._session.writing:
+            self._edit(self._session.queue.without_edited(prompt_ids))
+        self.look()
+
+    def _edit(self, queue: PromptQueue) -> None:
+        """Say which prompts are edited now, within `writing`."""
+        self._session.queue = queue
+        self._session.attachments.notify_queue()
 
     async def content(self, prompt_id: str) -> QueueChange:
         """Return the content of a queued prompt, and its client; InvalidParamsError."""

@@ -55,7 +55,7 @@ const SCREEN = 4000;
  * @property {string} [client]
  *
  * @typedef {{id: string, words: string, state: string, at: number}} EndedPrompt  `state` is `done`, `takenBack` or how its turn ended
- * @typedef {{waiting?: Queued[], begun?: Queued, held?: string, until?: number, ended?: EndedPrompt[], goesOn?: boolean, restarts?: boolean}} Queue  what is left out is not so
+ * @typedef {{waiting?: Queued[], begun?: Queued, held?: string, until?: number, ended?: EndedPrompt[], edited?: string[], goesOn?: boolean, restarts?: boolean}} Queue  what is left out is not so
  */
 
 /** The place of what comes now. @returns {import("./timeline.js").Place} */
@@ -79,6 +79,8 @@ export class Session {
   introduction = signal(null);
   /** The queued prompts in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
   queue = signal(null);
+  /** The id of the queued prompt that is edited here; "" for none. */
+  edited = signal("");
   /** Somebody here has stopped a turn with prompts behind it: the page asks whether they continue, or has to `continue` with them once the turn is over; see view/waiting.js. @type {import("@preact/signals").Signal<"" | "ask" | "continue">} */
   afterStop = signal("");
   isAttached = signal(false);
@@ -131,6 +133,7 @@ export class Session {
     this.cwd = cwd;
     this.server = server;
     this.draft = new Draft(id);
+    this.edited.value = sessionStorage.getItem(`edited ${id}`) ?? "";
     this.isAtEnd.subscribe((isAtEnd) => isAtEnd && this.#isOld && this.#readAgain());
   }
 
@@ -527,6 +530,28 @@ export class Session {
   /** Take the queue as it is now. @param {Received} told */
   hearQueue({ queue }) {
     this.queue.value = queue;
+    // It was taken out meanwhile: what is written is another prompt.
+    if (this.edited.value && !queue.waiting?.some((/** @type {Queued} */ each) => each.id === this.edited.value)) this.#edit("");
+  }
+
+  /** Write on with a queued prompt, which does not begin until it is put back. @param {string} id */
+  async editQueued(id) {
+    const { prompt } = await this.queueRequest({ change: { do: "take", id }, read: id });
+    this.#edit(id);
+    await this.draft.takeBack(prompt);
+  }
+
+  /** Put it back as it was, or with a change. @param {object} [change] */
+  async putBack(change) {
+    const id = this.edited.value;
+    await this.queueRequest({ change: { do: "edit", id, ...change } });
+    this.#edit("");
+  }
+
+  /** @param {string} id */
+  #edit(id) {
+    this.edited.value = id;
+    sessionStorage.setItem(`edited ${this.id}`, id);  // beside the draft
   }
 
   // -- modes and options -----------------------------------------------------------------------
@@ -640,7 +665,8 @@ export class Session {
     this.#line.opened(told._meta?.["acphold/lineage"], told._meta?.["acphold/answered"]);
     this.questions.value = this.questions.value.filter((each) => each.state === "open" || this.#line.given(each.id));
     for (const each of this.sending.value) this.#send(each.kept);
-    void this.queueRequest().catch(() => {}); // its answer has the queue
+    const again = this.edited.value && !reads ? { change: { do: "take", id: this.edited.value } } : undefined;
+    void this.queueRequest(again).catch(() => again && (this.#edit(""), this.queueRequest())).catch(() => {}); // its answer has the queue
     this.#changed();
   }
 }

@@ -15,6 +15,7 @@ export function Composer({ session, isRunning, instead, paths }) {
   const { draft } = session;
   const text = draft.text.value;
   const files = draft.files.value;
+  const edited = session.edited.value;
   const [problem, setProblem] = useState("");
   const [isStopping, setStopping] = useState(false);
   useEffect(() => setStopping(false), [isRunning]);
@@ -45,6 +46,7 @@ export function Composer({ session, isRunning, instead, paths }) {
   /** @param {{at?: number}} [later]  into the queue of the session */
   const send = (later) => {
     if (isEmpty) return;
+    if (edited) return void session.putBack({ prompt: content(), ...later }).then(clear, (error) => setProblem(error.message));
     const rejects = isInstead && !later;
     if (rejects && WRITTEN[text.trim().toLowerCase()]) return setProblem("This is no answer. Use the buttons above.");
     if (rejects) instead?.reject();
@@ -92,6 +94,7 @@ export function Composer({ session, isRunning, instead, paths }) {
     )}</ul>`}
     ${problem && html`<p class="bad" role="alert">${problem}</p>`}
     ${isStopping && html`<p class="aside" role="status">Stopping…</p>`}
+    ${edited && html`<p class="aside" role="status">You are editing a queued prompt. <button type="button" class="quiet" onClick=${() => session.putBack().then(clear, (error) => setProblem(error.message))}>Leave it as it was</button></p>`}
     <div class="row">
       <label class="attach" title="Attach a picture or a file"><span class="away">Attach a picture or a file</span>
         <input type="file" multiple class="away" onChange=${(/** @type {On<HTMLInputElement>} */ event) => (void attach([...(event.target.files ?? [])]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
@@ -101,7 +104,7 @@ export function Composer({ session, isRunning, instead, paths }) {
       <${Guard}><${Later} name="Choices" session=${session} /><//>
       ${!isEmpty && html`<${Later} name="PutOff" session=${session} isRunning=${isRunning} put=${send} content=${content} clear=${clear} setProblem=${setProblem} />`}
       ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
-      <button type="submit" class="send" disabled=${isEmpty} title=${isInstead ? "Reject, and send" : isBehind ? "Send after this turn" : "Send"}><span class="away">Send</span></button>
+      <button type="submit" class="send" disabled=${isEmpty} title=${edited ? "Put it back into the queue" : isInstead ? "Reject, and send" : isBehind ? "Send after this turn" : "Send"}><span class="away">Send</span></button>
     </div>
   </form>`;
 }

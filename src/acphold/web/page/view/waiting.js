@@ -1,7 +1,6 @@
 // The prompts to come in a session: those of this page that have not begun, and the session's queue,
 // which all its clients share.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { promptBlocks } from "../model/prompt_blocks.js";
 import { newId } from "../model/sends.js";
 import { CUT, ENDINGS, HELD } from "../model/tables.js";
 import { counted, line, wordTable, visible } from "../model/text.js";
@@ -48,10 +47,8 @@ function rules({ goesOn, restarts }) {
 
 /** The queue of the session, in order; a device that can only watch changes nothing. @param {{desk: Desk, session: Session}} props */
 function Queue({ desk, session }) {
-  const { waiting = [], held, until, ended = [], goesOn = false, restarts = false } = session.queue.value ?? {};
+  const { waiting = [], held, until, ended = [], edited = [], goesOn = false, restarts = false } = session.queue.value ?? {};
   const [problem, setProblem] = useState("");
-  const [edited, setEdited] = useState("");
-  const [drag, setDrag] = useState(/** @type {{id: string, before: string} | null} */ (null));
   const list = useRef(/** @type {HTMLOListElement | null} */ (null));
   // What had the focus moves, or goes away: it is for this row then, for its button of this name.
   const focus = useRef(/** @type {{id?: string, name: string} | null} */ (null));
@@ -62,7 +59,7 @@ function Queue({ desk, session }) {
     const row = [...(list.current?.children ?? [])].find((each) => /** @type {HTMLElement} */ (each).dataset.id === id);
     const buttons = [.../** @type {NodeListOf<HTMLButtonElement>} */ (row?.querySelectorAll(".deeds button:enabled") ?? [])];
     (buttons.find((each) => each.textContent === name) ?? buttons[0] ?? document.getElementById("main"))?.focus();
-  }, [session.queue.value, edited]);
+  }, [session.queue.value]);
   /** @param {object} change */
   const act = (change) => session.queueRequest({ change }).then(() => setProblem(""), (error) => setProblem(error.message));
   const goOn = () => {
@@ -84,13 +81,13 @@ function Queue({ desk, session }) {
   const isOff = !session.isAttached.value;
   const mayChange = session.permits("prompt");
   const isAsked = session.afterStop.value === "ask";
-  /** @param {string} id @param {string | undefined} before */
-  const move = (id, before) => act({ do: "move", id, before });
-  /** @param {number} at @param {1 | -1} by @param {string} name */
-  const step = (at, by, name) => {
-    focus.current = { id: waiting[at].id, name };
-    void move(waiting[at].id, waiting[by < 0 ? at - 1 : at + 2]?.id);
+  /** Put it before the next one. @param {string} id */
+  const putNext = (id) => {
+    focus.current = { id, name: "Edit" };
+    void act({ do: "move", id, before: waiting[0].id });
   };
+  /** @param {string} id */
+  const edit = (id) => session.editQueued(id).then(() => document.querySelector(/** @type {"textarea"} */ (".composer textarea"))?.focus(), (error) => setProblem(error.message));
   /** Take it out; for a while it can be put back where it was. @param {Queued} prompt @param {string} [next] */
   const remove = async ({ id, words, at }, next) => {
     try {
@@ -107,25 +104,6 @@ function Queue({ desk, session }) {
       setProblem(/** @type {Error} */ (error).message);
     }
   };
-  /** Follow a finger, or the mouse, from the grip of a row. @param {PointerEvent} event @param {string} id */
-  const grip = (event, id) => {
-    const held = /** @type {HTMLElement} */ (event.currentTarget);
-    event.preventDefault();
-    held.setPointerCapture(event.pointerId);
-    let before = id;
-    held.onpointermove = ({ clientY }) => {
-      const rows = /** @type {HTMLElement[]} */ ([...(list.current?.children ?? [])]);
-      before = rows.find((row) => clientY < row.getBoundingClientRect().top + row.offsetHeight / 2)?.dataset.id ?? "";
-      setDrag({ id, before });
-    };
-    held.onpointerup = held.onpointercancel = ({ type }) => {
-      held.onpointermove = held.onpointerup = held.onpointercancel = null;
-      setDrag(null);
-      const at = waiting.findIndex((each) => each.id === id);
-      if (type === "pointerup" && before !== id && before !== (waiting[at + 1]?.id ?? "")) void move(id, before || undefined);
-    };
-  };
-
   // The stop has held it already, or will once the server has it.
   const pause = () => (session.afterStop.value = "");
   /** @param {string} name @param {"goesOn" | "restarts"} rule @param {boolean} isOn */
@@ -137,17 +115,17 @@ function Queue({ desk, session }) {
       ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Resume" : "Pause"}</button>`}</header>
     ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Resume the queued prompts?</p>
       <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${pause}>Keep paused</button><button type="button" disabled=${isOff} onClick=${goOn}>Resume</button></div></div>`}
-    <ol ref=${list} class=${drag && !drag.before ? "last" : ""}>${waiting.map((each, at) => {
+    <ol ref=${list}>${waiting.map((each, at) => {
       const words = line(each.words, CUT.title);
-      /** @param {string} name @param {() => unknown} what @param {boolean} [isNone] @param {string} [sign] */
-      const button = (name, what, isNone, sign) => html`<button type="button" class=${sign && "move"} title=${sign && name} aria-label=${`${name}: ${line(words, CUT.name)}`} disabled=${isOff || isNone} onClick=${what}>${sign ?? name}</button>`;
-      return html`<li key=${each.id} data-id=${each.id} class=${drag?.id === each.id ? "dragged" : drag?.before === each.id ? "behind" : ""}>
-        ${mayChange && edited !== each.id && html`<span class="grip" aria-hidden="true" onPointerDown=${(/** @type {PointerEvent} */ event) => grip(event, each.id)}></span>`}
-        ${edited === each.id ? html`<${Edit} session=${session} prompt=${each} done=${() => ((focus.current = { id: each.id, name: "Edit" }), setEdited(""))} />` : html`
-        <div class="words"><p>${words}</p>${each.at && html`<p class="aside">not before ${moment(each.at)}</p>`}</div>
+      const isEdited = edited.includes(each.id);
+      const about = [each.at && `not before ${moment(each.at)}`, isEdited && "being edited"].filter(Boolean).join(", ");
+      /** @param {string} name @param {() => unknown} what @param {boolean} [isNone] */
+      const button = (name, what, isNone) => html`<button type="button" aria-label=${`${name}: ${line(words, CUT.name)}`} disabled=${isOff || isNone} onClick=${what}>${name}</button>`;
+      return html`<li key=${each.id} data-id=${each.id}>
+        <div class="words"><p>${words}</p>${about && html`<p class="aside">${about}</p>`}</div>
         ${mayChange && html`<div class="deeds">
-          ${button("Move up", () => step(at, -1, "↑"), at === 0, "↑")}${button("Move down", () => step(at, 1, "↓"), at === waiting.length - 1, "↓")}
-          ${button("Edit", () => setEdited(each.id))}${button("Remove", () => remove(each, waiting[at + 1]?.id))}</div>`}`}
+          ${button("Next", () => putNext(each.id), at === 0)}${button("Edit", () => edit(each.id), session.edited.value === each.id || session.draft.text.value.trim() !== "")}
+          ${button("Remove", () => remove(each, waiting[at + 1]?.id))}</div>`}
       </li>`;
     })}</ol>
     <footer><details><summary>${rules({ goesOn, restarts })}</summary>
@@ -192,7 +170,7 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
     field.current?.closest("div")?.scrollIntoView({ block: "nearest" });
   }, [isOpen]);
   const queue = session.queue.value;
-  const takesWords = isRunning && session.introduction.value?._meta?.steering?.supported === true;
+  const takesWords = isRunning && !session.edited.value && session.introduction.value?._meta?.steering?.supported === true;
   if (!session.permits("prompt") || !(queue || takesWords)) return null;
   const sendNow = async () => {
     setSending(true);
@@ -227,45 +205,3 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
 
 /** The hour of this place as a field has it. @param {number} at */
 const asField = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-
-/** The words and the moment of a queued prompt. @param {{session: Session, prompt: Queued, done: () => void}} props */
-function Edit({ session, prompt, done }) {
-  const [content, setContent] = useState(/** @type {Received[]} */ ([]));
-  const [text, setText] = useState("");
-  const [at, setAt] = useState(prompt.at ? asField(prompt.at) : "");
-  const [problem, setProblem] = useState("");
-  const was = content.filter((each) => each.type === "text").map((each) => each.text).join("\n\n");
-  const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  // Links that the text names are made from it again.
-  const blocks = () => [...content.filter((each) => each.type !== "text" && !(each.type === "resource_link" && was.includes(`@${each.name}`))), ...promptBlocks(text.trim(), session.cwd)];
-  const unsaved = useRef(/** @type {Received[] | null} */ (null));
-  unsaved.current = text === was ? null : blocks();
-  useEffect(() => {
-    session.queueRequest({ read: prompt.id }).then(
-      ({ prompt: found }) => {
-        setContent(found);
-        setText(found.filter((/** @type {Received} */ each) => each.type === "text").map((/** @type {Received} */ each) => each.text).join("\n\n"));
-        area.current?.focus();
-        area.current?.form?.scrollIntoView({ block: "nearest" });
-      },
-      (error) => setProblem(error.message),
-    );
-    return () => {
-      // It has begun meanwhile, or somebody has removed it: what was written is not lost with it.
-      if (!unsaved.current || session.queue.peek()?.waiting?.some((each) => each.id === prompt.id)) return;
-      void session.draft.takeBack(unsaved.current);
-    };
-  }, []);
-  /** @param {Event} event */
-  const save = (event) => {
-    event.preventDefault();
-    const change = { do: "edit", id: prompt.id, at: at ? new Date(at).getTime() : null, ...(text !== was && { prompt: blocks() }) };
-    session.queueRequest({ change }).then(() => ((unsaved.current = null), done()), (error) => setProblem(error.message));
-  };
-  return html`<form class="edit" onSubmit=${save} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && done()}>
-    <textarea ref=${area} rows="3" aria-label="Prompt text" value=${text} disabled=${content.length === 0} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => setText(event.target.value)}></textarea>
-    <label>Not before <input type="datetime-local" value=${at} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setAt(event.target.value)} /></label>
-    <div class="deeds"><button type="submit" class="main" disabled=${!session.isAttached.value || content.length === 0 || blocks().length === 0}>Save</button><button type="button" onClick=${done}>Cancel</button></div>
-    ${problem && html`<p class="bad" role="alert">${line(problem, CUT.words)}</p>`}
-  </form>`;
-}
