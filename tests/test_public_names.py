@@ -67,8 +67,8 @@ PUBLIC = {
         ABANDONED ALL Deletion Growth Home ImportMemory
         ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source
         TakenSource WAVES WORTH_LISTING deletions each ending_at_ctrl_c failure
-        find_conversation find_turn first_entries forecast forget give_up_lost has_words
-        interruptible read_beside read_listed reader searching was_named
+        files_with find_conversation forecast give_up_lost interruptible read_beside
+        read_listed reader searching was_named
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol

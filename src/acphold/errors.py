@@ -57,7 +57,7 @@
         ├── NewerJournalError        written by a later release                  -32052
         ├── SessionExistsError       the id is taken                             -32052
         ├── RewrittenError           entries were joined while they were copied  -32052
-        ├── ForgottenTurnError       a person took out what was to be taken in   -32052
+        ├── ForgottenTextError       a person had removed a text meanwhile       -32052
         ├── IllegibleNameError       half a surrogate pair in an id or a path    -32602
         ├── CursorError              a list cursor that is not ours to continue  -32602
         └── LeaseLostError           another process owns the session now        -32050
@@ -452,8 +452,9 @@ class SessionExistsError(JournalError):
     """The session id is taken."""
 
 
-class ForgottenTurnError(JournalError):
-    """A person had taken a turn out meanwhile that was to be taken in; nothing was written."""
+class ForgottenTextError(JournalError):
+    """A person had a text removed meanwhile that what was to be taken in may have; nothing was
+    written."""
 
 
 class IllegibleNameError(JournalError):

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each, read_beside, read_listed
-from acphold.imports.forgotten_turns import (
-    find_turn,
-    first_entries,
-    forget,
-    has_words,
-)
 from acphold.imports.growth import Growth, ImportMemory, was_named
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
+from acphold.imports.holders import files_with
 from acphold.imports.intake import (
     OUTCOMES,
     Intake,
@@ -48,13 +43,10 @@ __all__ = [
     "each",
     "ending_at_ctrl_c",
     "failure",
+    "files_with",
     "find_conversation",
-    "find_turn",
-    "first_entries",
     "forecast",
-    "forget",
     "give_up_lost",
-    "has_words",
     "interruptible",
     "read_beside",
     "read_listed",

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 from acp_wire.state_folder import write_private
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AcpError
-from acphold.imports.heads import enlist
 from acphold.imports.intake import Intake
 from acphold.imports.readers import NAMES, WAVES, reader
 from acphold.imports.sources import (
@@ -188,7 +187,8 @@ class Growth:
             _, found, _ = _look(_home(looked), name)
             new = [it for it in found if it.place not in places and _is_since(it, looked)]
             new.sort(key=lambda source: -source.changed_at)
-            await enlist(journal, new[:LISTED_AT_ONCE], None, redact=looked.redact)
+            intake = Intake(journal, ImportSelection(redact=looked.redact))
+            await intake.list_first(new[:LISTED_AT_ONCE])
 
     async def take(self, journal: Journal) -> None:
         """Read what has grown into the journal, and remember that."""

@@ -26,7 +26,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import failure
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
-from acphold.imports.sources import Facts, Source
+from acphold.imports.sources import Facts, ImportSelection, Source
 from acphold.journal.journal import HasLinks, Journal, session_of, take_lease
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
 
@@ -45,19 +45,14 @@ AT_ONCE: Final = 64
 """Rows per transaction: others wait for it."""
 
 
-async def enlist(
-    journal: HasLinks, new: Iterable[Source], cwd: str | None, *, redact: bool
-) -> None:
-    """List the conversations that can be listed from their beginnings, the newest first.
-
-    Only those held in `cwd`, if it is given; with `redact` without titles, which may contain
-    secrets.
-    """
+async def enlist(journal: HasLinks, new: Iterable[Source], selection: ImportSelection) -> None:
+    """List the conversations that can be listed from their beginnings, the newest first; without
+    titles, if these may contain what is left out."""
     rows: list[Listed] = []
     for source in sorted(new, key=lambda source: -source.changed_at):
         if source.reader in NOT_BY_HEADS:
             continue
-        if row := list_row(source, reader(source.reader), cwd, redact=redact):
+        if row := list_row(source, reader(source.reader), selection):
             for origin in row.new.origins:
                 ours = await session_of(journal, origin.agent, origin.session_id)
                 origins = (replace(origin, session_id=ours or origin.session_id),)
@@ -100,10 +95,10 @@ async def give_up(journal: Journal, session_id: str) -> None:
             await journal.delete(lease)
 
 
-def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) -> Listed | None:
+def list_row(source: Source, reading: Reader, selection: ImportSelection) -> Listed | None:
     """Return a conversation's row for the list, from its beginning.
 
-    None if the beginning does not suffice, cannot be read, or is of another folder than `cwd`.
+    None if the beginning does not suffice, cannot be read, or is of another folder than selected.
     """
     facts = Facts(source.agent or reading.key, source.session_id)
     writer, prompt = EntryWriter(facts), None
@@ -115,9 +110,10 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
                     break
     except (OSError, TranscriptError) as error:  # reading it whole reports it
         log.info("not listed by its beginning: %s", failure(error, source.place))
-    if prompt is None or cwd not in (None, facts.named_folder):
+    if prompt is None or selection.cwd not in (None, facts.named_folder):
         return None
-    title = None if redact else facts.title or title_of_prompt(prompt)
+    hides = selection.redact or bool(selection.marks)
+    title = None if hides else facts.title or title_of_prompt(prompt)
     changed_at = source.changed_at // 1_000_000
     created_at = facts.created_at or changed_at
     origins = (Origin(facts.begun_as, facts.agent, 0),) if facts.begun_as else ()
@@ -127,7 +123,7 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
         by_program=facts.by_program,
     )
     # A title kept elsewhere is looked up again when all of it can be searched for secrets.
-    unread = _Unread(replace(source, title=None) if redact else source, redact)
+    unread = _Unread(replace(source, title=None) if hides else source, selection.redact)
     return Listed(new, facts.session_id, changed_at, msgspec.msgpack.encode(unread))
 
 

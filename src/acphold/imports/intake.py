@@ -25,7 +25,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.conversation.history.entries import FORGOTTEN, PROMPT, TURN_END, Entry, Origin, now_ms
+from acphold.conversation.history.entries import (
+    FORGOTTEN,
+    FORGOTTEN_TEXT,
+    PROMPT,
+    TURN_END,
+    Entry,
+    Origin,
+    now_ms,
+)
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.interrupts import interruptible
 from acphold.imports.left_turns import (
@@ -185,7 +193,8 @@ class Intake:
         self._selection = selection
         self._indexes = True
         self._forgotten: frozenset[str] | None = None
-        """The turns that a person had taken out of any session, when this was last asked."""
+        """The turns that a person had taken out of any session, when this was last asked; the texts
+        that were removed everywhere are in the selection."""
 
     def leave_index(self) -> None:
         """Leave indexing to another process from now on."""
@@ -198,6 +207,7 @@ class Intake:
     async def forecast(self, source: Source, reader: Reader) -> Outcome:
         """Return the outcome of `take` as `expect` does, but read a source that is new, or whose
         session was continued here or lacks forgotten turns; raises as `take`."""
+        await self._ask_forgotten()
         source, row = await self.find_session(source, reader)
         outcome = await self._expect(source, row, reader)
         if outcome == "new":
@@ -262,8 +272,8 @@ class Intake:
 
     async def list_first(self, new: Sequence[Source]) -> None:
         """List conversations before they are read, if reading them takes long."""
-        selection = self._selection
-        await enlist(self._journal, new, selection.cwd, redact=selection.redact)
+        await self._ask_forgotten()
+        await enlist(self._journal, new, self._selection)
 
     async def find_session(
         self, source: Source, reader: Reader
@@ -306,7 +316,7 @@ class Intake:
                 break
             except _OvertakenError:
                 continue
-            except errors.ForgottenTurnError:
+            except errors.ForgottenTextError:
                 self._forgotten = None
                 continue
             except errors.HeldElsewhereError as error:
@@ -327,8 +337,7 @@ class Intake:
         if deleted and expected == "deleted":
             expected = "new"
 
-        if self._forgotten is None:
-            self._forgotten = await forgotten_anywhere(self._journal)
+        await self._ask_forgotten()
 
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
             return self._without_forgotten(source, reader, read_pieces, known)
@@ -355,6 +364,12 @@ class Intake:
             if row is not None:
                 await take_out_begun(self._journal, source, row, begun_as)
         return taken
+
+    async def _ask_forgotten(self) -> None:
+        if self._forgotten is None:
+            self._forgotten = await forgotten_anywhere(self._journal)
+            marks = await forgotten_anywhere(self._journal, FORGOTTEN_TEXT)
+            self._selection = replace(self._selection, marks=marks)
 
     async def _without_forgotten(
         self, source: Source, reader: Reader, read_pieces: PieceReader, known: KnownPart

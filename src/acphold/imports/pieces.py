@@ -45,6 +45,7 @@ from acphold.imports.turns import (
     compare,
 )
 from acphold.imports.values import Missed, digest_of
+from acphold.journal.forgotten_texts import ArrivalBlanking
 from acphold.safety.errors import OutOfStepsError, RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
@@ -176,7 +177,7 @@ def pieces(
     """
     if source.begin and selection.redact:
         return  # secrets are known from the whole conversation
-    transcript = _SourceEntries(source, reader)
+    transcript = _SourceEntries(source, reader, selection.marks)
     out = SecretsOut(transcript) if selection.redact else None
     transcript.most = out.count if out else None
     compared: Comparison | None = None
@@ -308,7 +309,8 @@ class _SourceEntries:
     At most `most` entries: later ones are left for the next time.
     """
 
-    def __init__(self, source: Source, reader: Reader) -> None:
+    def __init__(self, source: Source, reader: Reader, marks: frozenset[str]) -> None:
+        self._blanking = ArrivalBlanking(marks)
         self.count = 0
         self.most: int | None = None
         self._source = source
@@ -340,6 +342,8 @@ class _SourceEntries:
                 if self.count == self.most:
                     return  # it has grown since
                 self.count += 1
+                with _searching():
+                    raw, entry = entry.raw, self._blanking.entry(entry)
                 if entry.kind == PROMPT:
                     self.number += 1
                     turn = ReadTurn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
@@ -351,14 +355,16 @@ class _SourceEntries:
                         if self._first_prompt is None or not says_nothing(title):
                             self._first_prompt = title
                 turn.count += 1
-                self._digest = crc32(entry.raw, crc32(entry.kind.encode(), self._digest))
+                self._digest = crc32(raw, crc32(entry.kind.encode(), self._digest))
                 yield entry
         self.went_back = writer.went_back
         self._is_through = True
         self._facts.settle()
         writer.end_turn()
         title = self._source.list_title(self._facts.title)
-        if title and (
+        if title and (blanked := self._blanking.text(title)) != title:
+            self._facts.hidden_title, title = digest_of(title), blanked
+        elif title and (
             digest_of(title) == self.hidden_title or any(is_of(title, prompt) for prompt in hidden)
         ):
             self._facts.hidden_title, title = digest_of(title), None

@@ -22,7 +22,7 @@ from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, Origin, PastEntry
 from acphold.conversation.history.timeline import left_by
 from acphold.conversation.history.titles import UNTITLED
-from acphold.errors import ForgottenTurnError
+from acphold.errors import ForgottenTextError
 from acphold.imports.pieces import MOVED, NewsPiece, losses_in
 from acphold.imports.sources import Facts, Source, folder_here, stamp
 from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
@@ -151,7 +151,7 @@ def marker_of(last: Entry | None) -> Marker | None:
 
 class Known(Struct):
     """A conversation as a journal has it: its turns, the numbers of entries before them and of all
-    markers, the titles in these, the newest valid marker, and the turns that a person had taken
+    markers, the newest valid marker, and the turns that a person had taken
     out."""
 
     turns: list[ReadTurn]
@@ -159,7 +159,6 @@ class Known(Struct):
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
     markers: list[tuple[int, int]] = []
-    titles: set[str | None] = set()
 
     def part(self, source: Source) -> KnownPart:
         """Return what a source is compared with."""
@@ -186,7 +185,6 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     voids: list[tuple[ReadTurn, int, int, int]] = []
     left: list[tuple[int, int]] = []
     markers: list[tuple[int, int]] = []
-    titles = set[str | None]()
     void_through = 0  # the last marker of another form
     async for segment in history(journal, session_id):
         for entry in segment.entries():
@@ -197,7 +195,6 @@ async def read_known(journal: Readable, session_id: str) -> Known:
             if entry.kind == IMPORTED:
                 markers.append((entry.seq, entry.seq))
                 met = json_value(entry.raw, Marker)
-                titles.add(met.title if met else None)
                 if met is not None and met.form == FORM:
                     marker = met
                     identities.update(met.turns)
@@ -235,7 +232,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         newest = {turn.key: turn.prompt for turn in found}
         moving &= {*newest.values()}  # the others are told again already
         found.sort(key=lambda turn: turn.prompt in moving)
-    return Known(found, turns.before, marker, frozenset(forgotten), markers, titles)
+    return Known(found, turns.before, marker, frozenset(forgotten), markers)
 
 
 class Forgotten(Struct):
@@ -427,7 +424,7 @@ class SessionWriter:
                 release=piece.is_last and not self.ends_later,
                 withdrawn=self._gone,
             )
-        except ForgottenTurnError:
+        except ForgottenTextError:
             await self._journal.release(self.lease)
             raise
         self._link, self._has_marked, self._gone = None, True, []

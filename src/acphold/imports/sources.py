@@ -207,10 +207,12 @@ class Source(Struct, frozen=True, gc=False):
 
 
 class ImportSelection(Struct, frozen=True):
-    """The conversations to take; with `redact`, without secrets."""
+    """The conversations to take; with `redact`, without secrets; without the texts that have these
+    marks (`journal.forgotten_texts`)."""
 
     cwd: str | None = None
     redact: bool = False
+    marks: frozenset[str] = frozenset()
 
 
 ALL: Final = ImportSelection()

@@ -62,7 +62,8 @@ NO_ANSWER: Final = digest_of("")
 """`ReadTurn.answer` where the agent said nothing."""
 
 SAID: Final = re.compile(r"[\da-f]{16} \d{1,9} \d{1,18}( \d{1,18})?")
-"""Matches `ReadTurn.said`; an imported session may have anything in its place."""
+"""Matches the name of a turn that was said here: see `ReadTurn.may_be`. An imported session may
+have anything in its place."""
 
 
 class ReadTurn(Struct):
@@ -104,15 +105,10 @@ class ReadTurn(Struct):
         """A digest of the words with their time: stands for a turn without an identity."""
         return digest_of(f"{self.at} {self.words}")
 
-    @property
-    def said(self) -> str:
-        """A digest of the words, their length, and the times of the turn's beginning and end:
-        stands for it in its agent's file."""
-        return f"{digest_of(self.words)} {len(self.words)} {self.at} {max(self.at, self.until)}"
-
     def may_be(self, said: str, *, has_time: bool) -> bool:
         """Return True if a turn that was said here has these words, or they go on at an end, and it
-        `has_time` of its own that is near."""
+        `has_time` of its own that is near. `said` has a digest of its words, their length, and the
+        times of its beginning and end."""
         digest, size, begin, *end = said.split(" ")
         if has_time and not self.is_near(int(begin), int([begin, *end][-1])):
             return False
@@ -281,7 +277,7 @@ class KnownPart(Struct, frozen=True):
     If there were `losses` when ours were read, an id may have been lost: the words with their time
     decide, too. An import was killed that moved those of ours with prompts in `moving`. Turns in
     `forgotten` are not told; each is named by its identity or its `ReadTurn.moment`. A turn that
-    was said here is named by its `ReadTurn.said`, which several of theirs may match: then the one
+    was said here is named as in `ReadTurn.may_be`, which several of theirs may match: then the one
     that is nearest to it in time is not told. With `only`, no turns but these are told. From number
     `anew` on, unless that is -1, theirs are told in the place of ours that are the same. The title
     with the digest `hidden_title` is not told.

@@ -4,9 +4,9 @@ Begin with `journal.py`.
 """
 
 EXPORTS = """
-    access bounds compression copies hits
+    access bounds compression copies forgotten_texts hits
     intentions journal lineage list_places
-    moves owners rows seams
+    moves owners removal rows seams
     stored_journal stores token_reports
 """
 """The modules that other wings may import; nobody reaches past them."""

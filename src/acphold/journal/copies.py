@@ -29,6 +29,7 @@ from acp_wire.surroundings import resolve_folder
 from acphold import errors
 from acphold.conversation.history.entries import (
     FORGOTTEN,
+    FORGOTTEN_TEXT,
     KINDS,
     PARAMS,
     PROMPT,
@@ -45,6 +46,7 @@ from acphold.conversation.history.entries import (
 from acphold.conversation.history.raw_update import kinds_about, may_be_chunk, members, update_kind
 from acphold.journal import bounds
 from acphold.journal.access import Share
+from acphold.journal.forgotten_texts import marks_in
 from acphold.journal.journal import (
     Journal,
     Lease,
@@ -192,6 +194,7 @@ async def copy_all(
     mark = (await source.changes(None)).last
     expect(await source.count())
     became: dict[str, Became] = {}
+    await _carry_marks(source, target)
 
     async def take(session_ids: Iterable[str]) -> None:
         async for session_id, was_added in _add(source, target, session_ids):
@@ -227,6 +230,17 @@ async def copy_all(
     return Counter(became.values())
 
 
+async def _carry_marks(source: Journal, target: Journal) -> None:
+    """Remove from the target, too, the texts that a person has removed from the source."""
+    from acphold.journal.removal import blank_sessions  # late: the rules of redaction take long
+    from acphold.safety.redaction.forgotten import ForgottenTexts
+
+    if marks := await marks_in(source) - await marks_in(target):
+        await blank_sessions(target, ForgottenTexts(marks))
+        for mark in marks:  # behind it: an interrupted copy begins with it again
+            await target.links.link(None, FORGOTTEN_TEXT, mark)
+
+
 async def _add(
     source: Journal, target: Journal, session_ids: Iterable[str]
 ) -> AsyncIterator[tuple[str, bool]]:
@@ -254,7 +268,11 @@ async def _add_whole(target: Journal, whole: list[WholeSession]) -> list[tuple[s
     try:
         if whole:
             await target.add_whole(whole)
-    except (errors.IllegibleNameError, errors.SessionExistsError):  # `_copy` finds which one
+    except (
+        errors.ForgottenTextError,
+        errors.IllegibleNameError,
+        errors.SessionExistsError,
+    ):  # `_copy` finds which one
         is_added = False
     return [(it.new.session_id, is_added) for it in whole]
 
@@ -301,6 +319,7 @@ async def _copy(source: Journal, target: Journal, session_id: str) -> Became | N
         log.warning("session %s cannot be read: %s", session_id, error)
         return "damaged"
     except (
+        errors.ForgottenTextError,
         errors.HeldElsewhereError,
         errors.LeaseLostError,
         errors.RewrittenError,

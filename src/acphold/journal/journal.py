@@ -397,7 +397,8 @@ class Arrivals(Protocol):
         session from then on was made elsewhere (`SessionRow.home`). Nobody else can write
         meanwhile, so pass half a megabyte at a time. `catch_up` indexes the entries later.
 
-        Raises ForgottenTurnError if a person had taken out the turn of one of them.
+        They come without the texts that a person had removed (`journal.forgotten_texts`). Raises
+        ForgottenTextError if one was removed meanwhile.
 
         With `instead`, they replace the last entry, which must be one that nobody has seen: a note
         that the import itself wrote a moment ago. With `release`, the lease ends here. Entries in
@@ -407,7 +408,8 @@ class Arrivals(Protocol):
     async def add_whole(self, sessions: Sequence[WholeSession]) -> None:
         """Add sessions that nobody owns, in one transaction: as many write little more than one.
 
-        Raises SessionExistsError. As with `take_in`, pass half a megabyte at a time.
+        Raises SessionExistsError and ForgottenTextError. As with `take_in`, pass half a megabyte at
+        a time.
         """
 
     async def withdraw(

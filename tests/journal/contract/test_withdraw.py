@@ -6,11 +6,11 @@ from collections import Counter
 from typing import ClassVar
 
 import pytest
-from msgspec.structs import replace
 
-from acphold.conversation.history.entries import FORGOTTEN, PastEntry
-from acphold.errors import ForgottenTurnError
+from acphold.conversation.history.entries import PastEntry
+from acphold.errors import ForgottenTextError
 from acphold.journal.journal import Journal
+from acphold.journal.sql import session_tables
 from tests.conversations import chunk, encode
 from tests.journal.conversations import begun
 from tests.raw_entries import ended, prompt, update
@@ -78,7 +78,7 @@ async def test_no_plan_and_title_of_what_was_withdrawn_stays_in_the_state(journa
 
 
 async def test_what_comes_in_the_place_of_entries_is_written_with_their_withdrawal_or_neither_is(
-    journal: Journal,
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await begun(journal)
     first = lease.next_seq
@@ -89,12 +89,14 @@ async def test_what_comes_in_the_place_of_entries_is_written_with_their_withdraw
     past = [PastEntry(kind, 1000, raw) for turn in turns for kind, raw in turn]
     await journal.take_in(lease, past)
     await journal.index.catch_up(10)
-    await journal.links.link(None, FORGOTTEN, "gone")
     before = await texts(journal)
     anew = [PastEntry(kind, 2000, raw) for kind, raw in (prompt("plum"), told("plum"), ended())]
     pear = [(first + 4, first + 7)]
-    with pytest.raises(ForgottenTurnError):
-        await journal.take_in(lease, [replace(anew[0], turn="gone")], withdrawn=pear)
+    with monkeypatch.context() as patch:
+        marks = iter((frozenset(), frozenset({"one that came meanwhile"})))
+        patch.setattr(session_tables, "forgotten_texts", lambda _: next(marks))
+        with pytest.raises(ForgottenTextError):
+            await journal.take_in(lease, anew, withdrawn=pear)
     assert await texts(journal) == before
     await journal.take_in(lease, anew, withdrawn=pear)
     left = await texts(journal)

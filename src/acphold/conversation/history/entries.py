@@ -143,7 +143,11 @@ BACK: Final = "back"
 entries from each first to each last number were left; they are void, and stand elsewhere."""
 
 FORGOTTEN: Final = "forgotten"
-"""`{"turns": ["…"]}`: the identities of turns that a person had taken out: see `imports.turns`."""
+"""`{"turns": ["…"]}`: the identities of turns that a person had taken out of it with an earlier
+release: see `imports.turns`. They come back with no import."""
+
+FORGOTTEN_TEXT: Final = "forgotten text"
+"""In the place of an agent's name: the mark of a text that a person had removed everywhere."""
 
 HANDED_OVER: Final = "handed_over"
 """`{"session": "…", "lastSeq": …, "digest": "…", …}`: the prompt before or behind it brought the

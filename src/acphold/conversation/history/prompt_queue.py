@@ -487,10 +487,4 @@ def moment_first(text: str) -> tuple[int | None, str]:
     """Return the moment that a text begins with, as for `moment_meant`, and the words after it;
     None and the text if it begins with none. ValueError for a moment in the past."""
     found = re.fullmatch(_BEGINS, text)
-    return (moment_meant(found[1]) if found else None), after_moment(text)
-
-
-def after_moment(text: str) -> str:
-    """Return the words after the moment that a text begins with, or all of it."""
-    found = re.fullmatch(_BEGINS, text)
-    return text if found is None else found[4] or ""
+    return (None, text) if found is None else (moment_meant(found[1]), found[4] or "")

@@ -262,12 +262,9 @@ SCENES_AROUND: Final = 4
 HISTORY_PASSAGES: Final = 100
 """Passages of the history that are shown: a few screens, drawn in less than half a second."""
 
-FORGOTTEN_CHARACTERS: Final = 2_000
-"""Characters shown of a prompt that is to be forgotten."""
 
 SEARCHED_LOG_BYTES: Final = 16 << 20
-"""Largest log that is searched for the words of a forgotten turn, in a few seconds; a larger one is
-named."""
+"""Largest log that is searched for a text that was removed; a larger one is named."""
 
 UNCOPIED_SESSIONS: Final = 20
 """Most incompletely copied sessions that are named; the others are counted."""

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
+from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.journals import file_of, short_id
 from acphold.faces.cli.process_commands import stop_all_of
 from acphold.faces.cli.terminal_text import (
@@ -23,6 +24,7 @@ from acphold.faces.cli.terminal_text import (
 from acphold.journal import stores
 from acphold.journal.access import describe_held
 from acphold.journal.copies import Became, copy_all
+from acphold.journal.forgotten_texts import marks_in
 from acphold.journal.stores import open_journal
 from acphold.journal_location import scheme_of
 from acphold.live.reading.local_reader import existing_journal
@@ -76,6 +78,8 @@ def restore(
     checks the copy, and replaces the journal if the copy is intact. The previous journal is kept
     beside it, under another name.
 
+    Texts that `acphold forget` has removed are removed from it, too.
+
     Tokens, shares and rules that were revoked since the backup stay revoked. If the previous
     journal is missing, or cannot tell, all tokens and shares of the backup open nothing until you
     accept them: `acphold access keep`, or --keep-access at once. Rules wait until you have switched
@@ -98,6 +102,12 @@ def restore(
         async with existing_journal() as restored:
             if keep_access or done.is_known:
                 await restored.access.accept()
+            if marks := await marks_in(restored):
+                from acphold.journal.removal import blank_sessions  # late: redaction loads slowly
+                from acphold.safety.redaction.forgotten import ForgottenTexts
+
+                await blank_sessions(restored, ForgottenTexts(marks))
+                await remove_from_disk(restored, now=True)
             return await describe_held(restored.access)
 
     words = asyncio.run(accept())

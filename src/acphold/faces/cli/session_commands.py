@@ -6,13 +6,11 @@ import os
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from glob import escape
 from pathlib import Path
 
 from msgspec import MsgspecError, Struct, json
 
 from acp_wire.state_folder import state_folder, write_private
-from acp_wire.workspace.regular_files import contents
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AmbiguousIdError, JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
@@ -20,12 +18,11 @@ from acphold.faces.cli.command_line import Exit, UsageError, command, confirm
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import sessions, sessions_here, short_id
-from acphold.faces.cli.places import NEWEST, find_session, place
+from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import (
     age,
     at_work,
-    folder,
     on_one_line,
     quantity,
     tell,
@@ -33,7 +30,6 @@ from acphold.faces.cli.terminal_text import (
 )
 from acphold.journal.journal import Journal, other_owner, tails_of
 from acphold.journal.rows import ListFilter, ListKey, Marks, RowChange, SessionRow, as_tags
-from acphold.journal_location import belongings, default_location
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.listed_sessions import SHORT_ID
 from acphold.live.reading.local_reader import existing_journal
@@ -298,91 +294,6 @@ async def delete(
         print(f"`acphold import --session {its}` brings back what its agent's own file still has.")
     ask_about_trees(trees, sure=sure)
     return Exit.OK
-
-
-@command("session forget", "[OPTIONS] ID [TURN]", options.JOURNAL)
-async def forget(
-    *,
-    session_id: str = options.argument(
-        "ID", "the session's id, or a prefix of it; with @SEQ, the turn that has this entry"
-    ),
-    turn: str | None = options.argument("TURN", "or the number of the turn, from 1", nargs="?"),
-    sure: bool = options.SURE,
-) -> int:
-    """Take a turn out of a session for good, such as one with a pasted secret.
-
-    The prompt and all that follows it up to the next one is removed from the session, its queue,
-    its copies, the turns that you left, the search index, the kept files, and what Up offers in
-    `chat` on this machine; no import brings it back. ID@SEQ is a place as `search` prints it,
-    ID@last the last turn. Its agents' own copies stay on disk, and are named, as are other turns,
-    queued prompts, logs and replaced journals that may have it. Backups and exports have it still;
-    rules, browsers, an open chat and other machines may.
-    """
-    from acphold import imports  # late: no other command of this module needs these
-    from acphold.faces.screen.typed import prompt_history
-
-    async with sessions_here() as (reader, kept):
-        row, seq = await place(reader, session_id, "forgets a turn of it")
-        firsts = await imports.first_entries(kept, row.session_id)
-        if (seq is None) == (turn is None):
-            raise UsageError("name the turn as ID@SEQ, as `search` prints it, or by its number")
-        number = sum(first <= seq for first in firsts) if seq is not None else _number(turn)
-        home = imports.Home(Path.home(), dict(os.environ))
-        if (found := await imports.find_turn(kept, row.session_id, number, home)) is None:
-            what = f"turn {number}" if seq is None else f"turn at entry {seq}"
-            has = f"it has {quantity(len(firsts), 'turn')}"
-            raise UsageError(f"the session has no {what}: {has}")
-    tell(f"{_quoted(found.prompt)}\n  in {quantity(len(found.sessions), 'session')}")
-    for its_id, nth in found.waiting:
-        drop = f"acphold queue {on_one_line(its_id)} drop {nth}"
-        tell(f"A queued prompt may have it, too, and stays; to forget that, first run `{drop}`")
-    if not confirm("Forget this turn?", "forgotten", sure=sure):
-        return Exit.ERROR
-    with suppress(OSError):  # first: if this ends amid it, the next one still finds the turn
-        surely = found.finder(surely=True)
-        prompt_history().forget(lambda typed: imports.has_words(found, typed) or surely(typed))
-    async with existing_journal() as kept:
-        await imports.forget(kept, found)
-        await remove_from_disk(kept, now=True)
-    print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
-    for its_id, seq in found.told:
-        again = f"acphold session forget {on_one_line(its_id)}@{seq}"
-        tell(f"Another turn has its words; to forget that, too, run `{again}`")
-    for file in dict.fromkeys(found.files):
-        tell(f"Its agent has it still: {on_one_line(folder(file))}")
-    for unread in dict.fromkeys(found.unread):
-        tell(f"A file that cannot be read may have it: {on_one_line(folder(unread))}")
-    may_be_in = found.finder()
-    for log in Path(belongings(default_location())).glob("*.log*"):
-        why = ""
-        try:
-            if not may_be_in(contents(log, bounds.SEARCHED_LOG_BYTES).decode(errors="replace")):
-                continue
-        except FileNotFoundError:  # it was rotated meanwhile
-            continue
-        except OSError as error:
-            why = f"; it cannot be read: {error.strerror}"
-        tell(f"A log may have it: {on_one_line(folder(str(log)))}{why}")
-    journal = Path(default_location())
-    for former in sorted(journal.parent.glob(f"{escape(journal.name)}-before-*[0-9]")):
-        tell(f"The journal before a restore may have it: {folder(str(former))}")
-    tell("Other files of agents, files that it wrote, also as later turns kept them, may have it.")
-    tell("So may rules, backups, exports, browsers, notifications, an open chat, other machines.")
-    return Exit.OK
-
-
-def _number(turn: str | None) -> int:
-    """Return the number of a turn as a person gives it."""
-    if not (turn and turn.isascii() and turn.isdecimal() and len(turn) < 10):
-        raise UsageError(f"{on_one_line(turn or '')}: a turn is named by a number, or as ID@SEQ")
-    return int(turn)
-
-
-def _quoted(words: str) -> str:
-    """Return a prompt, or most of a long one, in lines."""
-    shown = words[: bounds.FORGOTTEN_CHARACTERS]
-    more = [f"… {len(words) - len(shown):,} more characters"] if shown != words else []
-    return "\n".join(f"  > {on_one_line(line)}" for line in [*shown.splitlines(), *more])
 
 
 def _about(row: SessionRow, short: str) -> str:

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import (
     BACK,
-    FORGOTTEN,
     PROMPT,
     TURN_END,
     UPDATE,
@@ -32,8 +31,9 @@ from acphold.conversation.history.entries import (
 from acphold.conversation.history.fold import Fold, SessionState, Summary
 from acphold.conversation.history.prompt_queue import NO_QUEUE
 from acphold.conversation.history.titles import cut_first_line, last_words, title_of_prompt
-from acphold.errors import ForgottenTurnError, RewrittenError
+from acphold.errors import ForgottenTextError, RewrittenError
 from acphold.journal import bounds
+from acphold.journal.forgotten_texts import ArrivalBlanking
 from acphold.journal.intentions import queue_change, summary_for
 from acphold.journal.journal import Lease, PageBack
 from acphold.journal.rows import NO_CHANGE, RowChange, WholeSession, merge_changes
@@ -91,6 +91,8 @@ def take_in(
     """
     while settle_piece(tables, lease, lease.next_seq - 1):
         pass
+    blanking = ArrivalBlanking(session_tables.forgotten_texts(tables))
+    past, change = blanking.entries(past), blanking.change(change or NO_CHANGE)
     key, last = tables.key(lease), lease.next_seq - 1
     rows = tables.segments(key)
     instead = instead and rows.is_alone(last)
@@ -102,12 +104,10 @@ def take_in(
     old_before = tables.now() - bounds.OLD_MS
     piece = Piece(found, before, stored=False, old_before=old_before) if found else None
     through = found[-1].last_seq if found else last
-    turns = [entry.turn for entry in past if entry.turn]
     with tables.writing():
         if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
             raise session_tables.loss(tables, lease)
-        if turns and session_tables.sessions_of(tables, FORGOTTEN, turns):
-            raise ForgottenTurnError(f"a turn of {lease.session_id!r} was taken out meanwhile")
+        _require_same(tables, blanking)
         # Read once the lease is locked: whoever held it may have settled them.
         settled = _last_settled(tables, lease)
         # The entries may be stored already, if only the answer to the first attempt was lost. Then
@@ -130,7 +130,7 @@ def take_in(
         queue = before.queue if piece is None else piece.summary.queue
         told = NO_CHANGE if queue == before.queue else queue_change(queue)
         # Its history was made elsewhere, unless the change says where.
-        told = merge_changes(replace(told, home=""), change or NO_CHANGE)
+        told = merge_changes(replace(told, home=""), change)
         session_tables.change_row(tables, key, told)
         usage_rows.keep_time(tables, key)
         if link is not None:
@@ -141,8 +141,15 @@ def take_in(
     return through
 
 
+def _require_same(tables: Tables, blanking: ArrivalBlanking) -> None:
+    if session_tables.forgotten_texts(tables) != blanking.marks:
+        raise ForgottenTextError("a text was removed from the journal meanwhile")
+
+
 def add_whole(tables: Tables, sessions: Sequence[WholeSession]) -> None:
     """Like `Arrivals.add_whole`."""
+    blanking = ArrivalBlanking(session_tables.forgotten_texts(tables))
+    sessions = [blanking.session(it) for it in sessions]
     old_before = tables.now() - bounds.OLD_MS
     nothing = going_on(Summary())
     pieces = [
@@ -150,6 +157,7 @@ def add_whole(tables: Tables, sessions: Sequence[WholeSession]) -> None:
         for found in (list(in_segments(it.past, 1)) for it in sessions)
     ]
     with tables.writing():
+        _require_same(tables, blanking)
         for it, piece in zip(sessions, pieces, strict=True):
             key = tables.create(it.new)
             if piece is not None:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import asdict, fields
 
 from acp_wire.surroundings import resolve_folder
-from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.entries import FORGOTTEN_TEXT, Entry
 from acphold.conversation.history.raw_update import storable
 from acphold.conversation.history.timeline import turn_end
 from acphold.conversation.history.titles import UNTITLED
@@ -515,6 +515,14 @@ def move_up(tables: Tables, times: Mapping[Key, int]) -> None:
     ]
     for key, at in sorted(times.items(), key=str):  # in one order, so that no two can deadlock
         tables.update(key, later, (at, at, at, at))
+
+
+def forgotten_texts(tables: Tables) -> frozenset[str]:
+    """The marks of the texts that a person had removed."""
+    rows = tables.execute(
+        "SELECT downstream_id FROM acphold.links WHERE agent = %s", (FORGOTTEN_TEXT,)
+    )
+    return frozenset(mark for (mark,) in rows.fetchall())
 
 
 def enlist(tables: Tables, found: Sequence[Listed]) -> None:

@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 from msgspec import Struct
 
+from acphold.conversation.history.entries import FORGOTTEN, FORGOTTEN_TEXT
 from acphold.errors import JournalBusyError, JournalError, JournalUnavailableError
 from acphold.journal import bounds
 from acphold.journal.sql.access_rows import Confirmed, access_here
@@ -64,6 +65,7 @@ def restore_file(path: str, backup: str, *, carries_over: bool) -> Restored:
             _make_ready(ready, backup)
             with _alone(path) as former:
                 is_known = carries_over and _carry_over(former, ready)
+                _carry_marks(former, ready)
                 in_file.write_out(ready)
                 if os.path.exists(path):
                     aside = f"{path}-before-{datetime.now():%Y-%m-%d-%H%M%S.%f}"
@@ -123,6 +125,19 @@ def _carry_over(former: Connection | None, path: str) -> bool:
         restored.executemany("INSERT OR REPLACE INTO rules VALUES (?, ?, ?)", rules)
         restored.execute("COMMIT")
     return True
+
+
+def _carry_marks(former: Connection | None, path: str) -> None:
+    """Carry over what a person has removed for good; a damaged journal has no such marks."""
+    marks: list[tuple[str, str]] = []
+    kinds = (FORGOTTEN, FORGOTTEN_TEXT)
+    with suppress(sqlite3.Error):
+        which = "SELECT agent, downstream_id FROM links WHERE session IS NULL AND agent IN (?, ?)"
+        marks = former.execute(which, kinds).fetchall() if former is not None else []
+    with closing(sqlite3.connect(path, isolation_level=None)) as restored:
+        restored.executemany(
+            "INSERT OR IGNORE INTO links (agent, downstream_id) VALUES (?, ?)", marks
+        )
 
 
 def _make_ready(path: str, backup: str) -> None:

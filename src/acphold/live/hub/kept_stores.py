@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from acp_wire.state_folder import state_folder
 from acp_wire.workspace.threads import Checkpoint, Threads
@@ -24,6 +26,7 @@ from acphold.journal.lineage import family, identity
 from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds
 from acphold.machine.runtime_folder import account_folder
+from acphold.safety.snapshots.rewriting import rewrite
 from acphold.safety.snapshots.store import SnapshotStore, Stores
 
 log = logging.getLogger(__name__)
@@ -144,6 +147,40 @@ async def tidy(journal: Journal, *, all_of_them: bool = False) -> None:
             half = len(own) // 2
             await _drop(journal, own[:half])
             own = own[half:]
+
+
+async def rewrite_files(
+    journal: Journal, change: Callable[[bytes], bytes | None]
+) -> tuple[int, list[str]]:
+    """Give files in all snapshots the content that `change` returns for theirs, unless that is
+    None; return the number of changed snapshots, and why others may have been left.
+
+    A snapshot that cannot be changed is dropped. `tidy` then removes the former ones.
+    """
+    count, left = 0, list[str]()
+    rows = await journal.snapshots.of_all()
+    for store in await stores_of(journal):
+        own = [(its, one) for its, one in rows if one.store == store.id and one.is_kept]
+        trees = {one.tree for _, one in own}
+        try:
+            work = partial(rewrite, store, trees, change, bounds.STORE_UPKEEP_SECONDS)
+            instead, too_large = await Threads(1).run(work)
+        except AcpError as error:
+            left.append(f"{store.path}: {error}")
+            continue
+        if too_large:
+            left.append(f"{store.path}: {too_large} files are too large to be searched")
+        for session_id, one in own:
+            if (tree := instead.get(one.tree)) is None:
+                continue
+            count += 1
+            if tree:
+                await journal.snapshots.keep(session_id, [replace(one, tree=tree)])
+            else:
+                await journal.snapshots.drop(session_id, [one])
+        for tree in filter(None, instead.values()):
+            store.was_named(tree)
+    return count, left
 
 
 SessionSnapshot: TypeAlias = tuple[str, TurnSnapshot]

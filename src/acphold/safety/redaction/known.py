@@ -33,6 +33,31 @@ SPOTTED: Final = 500
 """Most different beginnings of secrets that are searched for as one pattern."""
 
 
+def ways_to_write(secret: str) -> set[str]:
+    """Return a secret as it stands in texts of any encoding."""
+    in_url, in_json = quote(secret, safe=""), json.dumps(secret)[1:-1]
+    ways = {
+        *(secret, in_url, in_url.replace("%", "%25"), quote(secret), quote_plus(secret)),
+        re.sub(r"%[0-9A-F]{2}", lambda sign: sign[0].lower(), in_url),
+        *(in_json, json.dumps(in_json)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]),
+        *(escape(secret), escape(secret, quote=False)),
+        # As shells need it: with each sign escaped, or with those that matter in quotes.
+        re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret),
+        re.sub(r"([^\w])", r"\\\1", secret),
+        re.sub(r"([\"$`\\])", r"\\\1", secret),
+        secret.replace("'", "'\\''"),
+        secret.replace("'", "'\"'\"'"),
+    }
+    raw = secret.encode(errors="surrogatepass")
+    ways.add(raw.hex())
+    for before in range(3):  # what base64 of a longer text shows, for each offset and alphabet
+        encoded = b64encode(b"\0" * before + raw).decode()
+        # The first and the last sign also depend on the text before and after it.
+        whole = encoded[(0, 2, 3)[before] : (before + len(raw)) * 8 // 6]
+        ways |= {whole, whole.translate({ord("+"): "-", ord("/"): "_"})}
+    return ways
+
+
 class KnownSecrets:
     """The secrets of a session that are unlike words, and so are searched for everywhere."""
 
@@ -57,27 +82,7 @@ class KnownSecrets:
         self._budget.spend(20 * len(begin))
         self._kinds[begin] = kind
         self._sorted, self._spotter = [], None
-        in_url, in_json = quote(begin, safe=""), json.dumps(begin)[1:-1]
-        ways = {
-            *(begin, in_url, in_url.replace("%", "%25"), quote(begin), quote_plus(begin)),
-            re.sub(r"%[0-9A-F]{2}", lambda sign: sign[0].lower(), in_url),
-            *(in_json, json.dumps(in_json)[1:-1], json.dumps(begin, ensure_ascii=False)[1:-1]),
-            *(escape(begin), escape(begin, quote=False)),
-            # As shells need it: with each sign escaped, or with those that matter in quotes.
-            re.sub(r"([^\w@%+=:,./-])", r"\\\1", begin),
-            re.sub(r"([^\w])", r"\\\1", begin),
-            re.sub(r"([\"$`\\])", r"\\\1", begin),
-            begin.replace("'", "'\\''"),
-            begin.replace("'", "'\"'\"'"),
-        }
-        raw = begin.encode(errors="surrogatepass")
-        ways.add(raw.hex())
-        for before in range(3):  # what base64 of a longer text shows, for each offset and alphabet
-            encoded = b64encode(b"\0" * before + raw).decode()
-            # The first and the last sign also depend on the text before and after it.
-            whole = encoded[(0, 2, 3)[before] : (before + len(raw)) * 8 // 6]
-            ways |= {whole, whole.translate({ord("+"): "-", ord("/"): "_"})}
-        for written in ways:
+        for written in ways_to_write(begin):
             part, size = written[:COMPARED], len(written) * len(secret) // len(begin)
             known, longest = self._forms.get(part, (kind, 0))
             self._forms[part] = known, max(size, longest)
