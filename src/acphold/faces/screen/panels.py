@@ -28,10 +28,12 @@ from acp_wire.schema import (
 )
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation.permissions import (
+    NAME_CHARACTERS,
     OUTSIDE,
     WRITTEN,
     blocks_of_call,
     folders_outside,
+    is_too_long,
     offer,
     without_repetition,
 )
@@ -272,15 +274,23 @@ def meanings(offers: Sequence[OfferedRule]) -> list[str]:
 # -- permission -----------------------------------------------------------------------------
 
 
-def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> KeyChoice:
-    """Return the choice among a request's options, in their order, each with its effect."""
+def permission(
+    tool: ToolCall,
+    options: Sequence[schema.PermissionOption],
+    present: Mapping[int, PresentDiff] | None = None,
+) -> KeyChoice:
+    """Return the choice among a request's options, in their order, each with its effect; without a
+    yes to a call that is too long to show."""
+    is_shown = not is_too_long(tool, present or {})
+    options = [it for it in options if is_shown or it.kind.startswith("reject")]
     left = dict(LETTERS)
     keys = []
     for number, option in enumerate(options, 1):
         typed = left.pop(option.kind, str(number))
         words = str(offer(option.option_id, option.kind, option.name))
         keys.append(Key(typed, words, option.option_id))
-    title = on_one_line(_outside(tool) or tool.title or tool.tool_call_id)
+    title = _outside(tool) or tool.title if is_shown else tool.title[:NAME_CHARACTERS]
+    title = on_one_line(title or tool.tool_call_id)
     noes = [option for option in options if option.kind.startswith("reject")]
     no = next(
         (option for option in noes if option.kind == "reject_once"), noes[0] if noes else None
@@ -288,7 +298,7 @@ def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Ke
     return KeyChoice(
         f"Allow this? {title}",
         tuple(keys),
-        short=in_short(tool),
+        short=in_short(tool) if is_shown else "",
         instead=no.option_id if no else "",
     )
 
