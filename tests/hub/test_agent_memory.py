@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from acphold.conversation.history.clearings import Clearing, command_in, is_plan_that_clears
+from acphold.conversation.history.clearings import command_in, is_plan_that_clears
 from acphold.conversation.history.compared_turns import ComparedTurn, ComparedTurns
+from acphold.conversation.history.entries import HANDED_OVER
 from acphold.conversation.history.handovers import (
     BEGINNING,
     HEADING,
@@ -18,6 +19,8 @@ from acphold.conversation.history.handovers import (
     WITHOUT,
     WORDS_NOW,
     HandOver,
+    read_handed_over,
+    text_digest,
     with_mark,
 )
 from acphold.live.agents.interface import Updates
@@ -65,11 +68,13 @@ def kept(words: Sequence[str], **how: Any) -> KeptTurns:
         ("abc", {"cleared": 15}, "a", [R, F, F], Owed(15)),
         ("abc", {"cleared": 15}, "bc", [G, H, H], None),
         ("abc", {"cleared": 15}, "abc", [R, H, H], None),
-        ("abc", {"asked": Clearing("/new", through=15)}, "abc", [H, H, H], None),  # refused
-        ("abc", {"asked": Clearing("/new", through=15)}, "bc", [G, H, H], None),  # it did
-        ("abc", {"asked": Clearing("/new", through=15)}, "", [G, F, F], Owed(15)),
+        ("abc", {"asked": 15}, "abc", [H, H, H], None),  # refused
+        ("abc", {"asked": 15}, "bc", [G, H, H], None),  # it did
+        ("abc", {"asked": 15}, "", [G, F, F], Owed(15)),
         ("abc", {"left": [(10, 10)]}, "bc", [G, H, H], None),
         ("abc", {"left": [(20, 20)]}, "abc", [H, R, H], None),
+        (["a", "b", "/undo"], {}, "a", [H, G, H], None),
+        (["a", "b", "c", "/undo", "d"], {}, "ab", [H, H, G, F, F], Owed(39, is_part=True)),
         ("abc", {"declined": 20}, "", [H, H, F], Owed(29, is_part=True)),
     ],
 )
@@ -241,7 +246,7 @@ async def test_a_clearing_stands_in_the_replay_once_the_agent_has_shown_it(
         if not is_shown:
             house.agent.replays["session/load"] += [user("two"), said("TWO")]
         client = await open_again(house, key)
-        assert ("has forgotten everything above" in client.text()) is is_shown
+        assert client.text().count("has forgotten everything above") == is_shown
         asked = [method for method, _ in house.agent.asked]
         assert "session/resume" not in asked  # it shows nothing
         assert ("session/new" in asked) is is_shown
@@ -288,3 +293,70 @@ async def test_a_context_that_is_nearly_empty_shows_a_clearing(journal: Path) ->
         await house.agent.listener.hear(Updates("s0", "update", [usage(2)]))
         await house.ended("s0", turn)
         assert "puppet has forgotten everything above" in client.text()
+
+
+async def test_a_replay_that_lacks_what_was_to_be_forgotten_shows_a_clearing_once(
+    journal: Path,
+) -> None:
+    await begin(journal, ("one", "ONE"), ("/new", "done"), ("two", "TWO"))
+    replay = [user("two"), said("TWO")]
+    for _ in range(2):
+        async with shared(journal) as house:
+            house.agent.replays["session/load"] = replay
+            client = await open_again(house)
+            assert client.text().count("puppet has forgotten everything above") == 1
+            await house.turn(client, "s0", "three", "THREE")
+            assert prompted(house) == [["three"]]
+            replay += [user("three"), said("THREE")]
+
+
+async def test_the_entry_of_a_hand_over_is_committed_before_the_agent_works(journal: Path) -> None:
+    await begin(journal, *TWO)
+    async with shared(journal) as house:
+        client = await open_again(house, "puppet", "load")
+        turn = await house.begun(client, "s0", "three")
+        [entry] = (await house.journal.read_back("s0", None, 1, kinds=[HANDED_OVER])).entries
+        mark, text, _ = read_handed_over(prompted(house)[0][0])
+        assert mark is not None
+        assert json.loads(entry.raw)["digest"] == mark.digest == text_digest(text)
+        assert mark.session_id == "s0"
+        await house.ended("s0", turn)
+
+
+async def test_a_replay_that_does_not_end_in_time_leaves_doubt(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(journal, *TWO)
+    monkeypatch.setattr(bounds, "REPLAY_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "QUIET_SECONDS", 60.0)
+    async with shared(journal) as house:
+        client = await open_again(house, "puppet", "load")
+        assert lines(client) == [IN_DOUBT]
+        await house.turn(client, "s0", "three", "THREE")
+        assert prompted(house) == [["three"]]
+
+
+async def test_updates_between_turns_count_again_once_a_replay_is_over(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(journal, ("one", "ONE"))
+    async with shared(journal) as house:
+        house.agent.replays["session/load"] = [user("one"), said("ONE")]
+        monkeypatch.setattr(bounds, "QUIET_SECONDS", 60.0)
+        client = await open_again(house, "puppet", "load")
+        await house.agent.say("s0", "of the replay")
+        monkeypatch.setattr(bounds, "QUIET_SECONDS", 0.0)
+        await house.agent.say("s0", "of its own")
+        await client.until_text("of its own")
+        assert "of the replay" not in client.text()
+
+
+async def test_without_a_load_a_clearing_leaves_doubt(journal: Path) -> None:
+    await begin(journal, ("one", "ONE"), ("/clear", "done"), ("two", "TWO"), key="qwen-code")
+    async with shared(journal) as house:
+        client = await open_again(house, "qwen-code", "resume")
+        assert lines(client) == [IN_DOUBT]
+        await house.turn(client, "s0", f"{WITH} three", "THREE")
+        [[context, _]] = prompted(house)
+        assert "User: two" in context
+        assert "User: one" not in context

@@ -10,6 +10,7 @@ by its replay. What stands above a shown one is dead: no agent is handed it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -36,25 +37,42 @@ PLAN: Final = "plan"
 _CLEARS: Final = re.compile(r"(?i)\bclear(s|ing)?\b[^.,;]{0,24}\b(context|conversation|history)\b")
 
 
+GOING_BACK: Final = ("/undo", "/rewind")
+"""Commands by which people go back before what was said last."""
+
+
 class Clearing(Struct, frozen=True):
-    """The content of an entry CLEARED; `through` is the last entry that is dead, 0 for the entry
-    itself."""
+    """The content of an entry CLEARED. One that `confirms` is no clearing of its own: the replay
+    has shown that the agent did what it was asked before."""
 
     how: str = ""
     shown: bool = False
-    through: int = 0
     agent: str = ""
+    confirms: bool = False
 
 
-def clearing_in(entry: Entry) -> Clearing:
-    """Return the clearing in an entry, with the last entry that it is about."""
-    found = json_value(entry.raw, Clearing) or Clearing()
-    return Clearing(found.how, found.shown, found.through or entry.seq, found.agent)
+def clearing_in(raw: bytes) -> Clearing:
+    """Return the content of an entry CLEARED."""
+    return json_value(raw, Clearing) or Clearing()
+
+
+def dead_through(entries: Iterable[Entry]) -> tuple[int, int, Clearing | None]:
+    """Return the last number up to which entries CLEARED, the oldest first, clear a session, and
+    the number and content of a newer one that is not shown; 0 and None without any."""
+    dead, asked, claim = 0, 0, None
+    for entry in entries:
+        clearing = clearing_in(entry.raw)
+        if not clearing.shown:
+            asked, claim = entry.seq, clearing
+        else:
+            dead = asked if clearing.confirms else entry.seq
+            asked, claim = 0, None
+    return dead, asked, claim
 
 
 def clearing_words(raw: bytes) -> str:
     """Return the line for people about a clearing; "" for one that is not shown."""
-    found = json_value(raw, Clearing) or Clearing()
+    found = clearing_in(raw)
     return f"{found.agent or 'The agent'} has forgotten everything above" if found.shown else ""
 
 
@@ -66,7 +84,7 @@ def clearing_update(raw: bytes) -> bytes:
         {
             "sessionUpdate": "agent_message_chunk",
             "content": {"type": "text", "text": f"\n\n[acphold] {words}\n\n"},
-            "_meta": {NOTICE: True, CLEARED_MARK: (json_value(raw, Clearing) or Clearing()).how},
+            "_meta": {NOTICE: True, CLEARED_MARK: clearing_in(raw).how},
         }
     )
 

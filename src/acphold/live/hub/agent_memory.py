@@ -31,7 +31,7 @@ from typing import Final, Literal
 from msgspec import Struct, field
 
 from acp_wire.tasks import timeout
-from acphold.conversation.history.clearings import Clearing, clearing_in
+from acphold.conversation.history.clearings import GOING_BACK, Clearing, dead_through
 from acphold.conversation.history.compared_turns import ComparedTurn, ComparedTurns, shared_run
 from acphold.conversation.history.entries import BACK, CLEARED, HANDED_OVER, Entry
 from acphold.conversation.history.handovers import handed_over_in
@@ -46,14 +46,15 @@ class KeptTurns(Struct):
     """The journal's turns of a session.
 
     Those with prompts up to `cleared` are dead, as are those with prompts in one of the spans
-    `left`. `asked` is where the person asked the agent to forget, while nothing shows that it did.
+    `left`. At `asked` the person asked the agent to forget, and nothing has shown that it did.
     `told` maps the digests of texts handed over to the last entries that they told; up to
     `declined` the person has gone on without a text.
     """
 
     turns: list[ComparedTurn] = []
     cleared: int = 0
-    asked: Clearing | None = None
+    asked: int = 0
+    claim: Clearing | None = None
     left: list[tuple[int, int]] = []
     told: dict[str, int] = {}
     declined: int = 0
@@ -64,13 +65,7 @@ class KeptTurns(Struct):
 
     def add(self, entry: Entry, agent: str) -> None:
         """Note what an entry says of the turns."""
-        if entry.kind == CLEARED:
-            clearing = clearing_in(entry)
-            if clearing.shown:
-                self.cleared = max(self.cleared, clearing.through)
-            else:
-                self.asked = clearing
-        elif entry.kind == BACK:
+        if entry.kind == BACK:
             self.left += left_by(entry.raw)
         elif entry.kind == HANDED_OVER and (told := handed_over_in(entry.raw)) is not None:
             if told.digest:
@@ -82,11 +77,15 @@ class KeptTurns(Struct):
 async def kept_turns(journal: Readable, session_id: str, through: int, agent: str) -> KeptTurns:
     """Read the turns of a session up to entry `through`, for this agent."""
     kept, reading = KeptTurns(), ComparedTurns()
+    clearings: list[Entry] = []
     async for segment in history(journal, session_id, through=through):
         for entry in segment.entries():
             reading.add_entry(entry)
             kept.add(entry, agent)
+            if entry.kind == CLEARED:
+                clearings.append(entry)
     kept.turns = reading.turns()
+    kept.cleared, kept.asked, kept.claim = dead_through(clearings)
     return kept
 
 
@@ -176,10 +175,10 @@ def compare(kept: KeptTurns, replay: ComparedTurns, *, tells_less: bool = False)
     told = max((kept.told.get(digest, 0) for digest in marks), default=0)
     told = max(told, kept.declined)
     has = {n for n, turn in enumerate(ours) if n in shared or turn.first <= told}
-    asked = kept.asked.through if kept.asked is not None else 0
     cleared = kept.cleared
-    if asked > cleared and not any(ours[n].first <= asked for n in has):
-        cleared = asked
+    before = {n for n in has if cleared < ours[n].first <= kept.asked}
+    if kept.asked > cleared and not before:
+        cleared = kept.asked
     is_alive = [turn.first > cleared and not kept.was_left(turn) for turn in ours]
     both = [n for n in sorted(has) if is_alive[n]]
     first, last = (both[0], both[-1]) if both else (len(ours), -1)
@@ -199,6 +198,13 @@ def compare(kept: KeptTurns, replay: ComparedTurns, *, tells_less: bool = False)
             states.append("summary")
         else:
             states.append("forgotten")
+    for n in range(len(ours) - 1, 0, -1):  # what the person went back from is not missing
+        if (
+            both
+            and states[n - 1] == "forgotten"
+            and (ours[n].words.startswith(GOING_BACK) or states[n] == "gone")
+        ):
+            states[n - 1] = "gone"
     lacks = [n for n, state in enumerate(states) if state == "forgotten"]
     behind = theirs[max(shared.values(), default=len(theirs) - 1) + 1 :]
     is_nothing = all(is_weak(ours[n]) for n in lacks)

@@ -53,7 +53,7 @@ from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.conversation.history.attributes import Attributes, fold_settings, used_tokens
-from acphold.conversation.history.clearings import PLAN, Clearing, clearing_in
+from acphold.conversation.history.clearings import PLAN, Clearing, dead_through
 from acphold.conversation.history.entries import CLEARED, HANDED_OVER, PROMPT, Origin
 from acphold.conversation.history.fold import Doubt
 from acphold.conversation.history.handovers import (
@@ -312,8 +312,8 @@ class Restoration(Struct, eq=False):
         page = await self._journal.read_back(
             self._session.id, through + 1, bounds.CLEARINGS, kinds=[CLEARED]
         )
-        shown = [(clearing_in(it).through, it.at) for it in page.entries if clearing_in(it).shown]
-        dead, self._cleared_at = max(shown, default=(0, 0))
+        dead, _, _ = dead_through(page.entries[::-1])
+        self._cleared_at = max((it.at for it in page.entries if it.seq == dead), default=0)
         return dead
 
     async def _tell(self, through: int) -> None:
@@ -438,7 +438,10 @@ class Restoration(Struct, eq=False):
                 memory = compare(kept, replay.turns, tells_less=tells_less)
                 is_owed = memory.owed(kept) is not None
                 self._is_in_doubt = memory.is_in_doubt or (is_owed and not is_over)
-            self._cleared = max(self._cleared, memory.cleared)
+            if memory.cleared > kept.cleared and kept.claim is not None:  # the replay shows it
+                shown = replace(kept.claim, shown=True, confirms=True)
+                await session.publish(CLEARED, [msgspec.json.encode(shown)])
+            self._cleared = memory.cleared
             if memory.is_revived or (is_strange and not memory.has_all):
                 return False
             self._owed = None if self._is_in_doubt else memory.owed(kept)
