@@ -33,6 +33,7 @@ WORDS: Final[dict[str, Mapping[str, str]]] = {
 }
 
 VALUES: Final = {
+    "ACCEPTS_EDITS": sorted(permissions.ACCEPTS_EDITS),
     "CUT": cuts.CUT,
     "SHOWN": cuts.SHOWN,
     "PATH": cuts.PATH,

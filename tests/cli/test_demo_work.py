@@ -69,14 +69,6 @@ def test_a_rejected_edit_leaves_the_file_as_it_was(acphold: CommandLine, scratch
     assert (scratch / FILE).read_text() == HELLO
 
 
-def test_rules_answer_its_questions(acphold: CommandLine, scratch: Path) -> None:
-    acphold.run("ask", "Make it friendlier", "demo", "--permission", "reject")
-    for rule in (f"edit {FILE}", f"run python3 {FILE}"):
-        assert acphold.run("rules", "add", rule, "--cwd", str(scratch)).code == 0
-    done = acphold.run("ask", "Make it friendlier", "demo")
-    assert "Hello, dear world!\n" in done.out, done.all
-
-
 def test_elsewhere_nothing_is_written(acphold: CommandLine, scratch: Path, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(HELLO)
     words = ("ask", "Make it friendlier", "demo", "--permission", "allow", "--cwd", str(tmp_path))

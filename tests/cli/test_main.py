@@ -310,7 +310,7 @@ def test_the_option_names_the_journal_before_the_variable_does(
     assert (done.code, "other.db" in done.err) == (4, True)
 
 
-@pytest.mark.parametrize("line", ["queue x add", "rules try", "continue", "list", "search"])
+@pytest.mark.parametrize("line", ["queue x add", "rules add", "continue", "list", "search"])
 def test_words_that_are_not_utf_8_are_text_in_every_command(line: str) -> None:
     name, *words = line.split()
     read = parser_of(name).read([*words, os.fsdecode(b"caf\xe9")])["words"]

@@ -44,13 +44,12 @@ def test_the_next_key_after_a_yes_makes_it_standing(term: str, place: Place) -> 
         one.until(
             OFFER,
             "[s] Always allow claude to run `pytest -q` in ",
+            " for 30 days: exactly this command",
             "[e] the same, whichever agent asks",
             "[w] Always allow claude to run `pytest` with any arguments in ",
+            " for 30 days: runs this folder's code",
         )
         one.until("or write to the agent", below=OFFER)
-        one.type("m\r")
-        one.until("run pytest -q: exactly this command", "run pytest …: runs this folder's code")
-        one.until("or write to the agent", below="runs this folder's code")
         one.type("s\r")
         one.until("Always allow claude to run `pytest -q` in ", "To revoke it: acphold rules rm 1")
         one.type(steps(run("pytest -q", "c2")))

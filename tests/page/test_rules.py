@@ -19,13 +19,20 @@ from tests.web.conftest import Served, serving
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 CLAUDE = "@agentclientprotocol/claude-agent-acp"
+MODES = {
+    "currentModeId": "default",
+    "availableModes": [
+        {"id": "default", "name": "Default"},
+        {"id": "acceptEdits", "name": "Accept Edits"},
+    ],
+}
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server of an agent whose commands can be read."""
     folder = tmp_path_factory.mktemp("served")
-    command = scripted_agent(info={"name": CLAUDE, "version": "1"})
+    command = scripted_agent(info={"name": CLAUDE, "version": "1"}, opened={"modes": MODES})
     command = under_name("claude-agent-acp", folder, command)
     with serving(folder, agent=tuple(command)) as found:
         yield found
@@ -69,19 +76,41 @@ async def test_a_rule_is_offered_beside_a_question_of_which_one_can_be_made(
         await asyncio.wait_for(turn, 60)
 
 
+async def test_the_card_of_an_edit_offers_the_mode_in_which_the_agent_accepts_edits(
+    page: Page, session: acphold.RemoteSession
+) -> None:
+    card = page.locator(".asking section.question")
+    words = "Allow once, and let the agent accept edits from now on, in its mode Accept Edits"
+    offer = card.get_by_role("button", name=words)
+    edit = steps(ask("t2", title="Write a.py", kind="edit"))
+    for number, prompt in enumerate((runs("pytest -q", "t1"), edit)):
+        turn = session.prompt(prompt)
+        if number == 0:
+            await opened(page, session.id)
+        await card.wait_for()
+        await card.get_by_role("button", name="More answers").click()
+        await expect(offer).to_have_count(number)
+        await (offer if number else card.get_by_role("button", name="Allow once: Go on")).click()
+        await asyncio.wait_for(turn, 60)
+    async for update in session.updates():
+        if getattr(update, "current_mode_id", "") == "acceptEdits":
+            break
+    assert session.mode == "acceptEdits"
+
+
 async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_is_answered(
     page: Page, served: Served, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
     offered = await allowed(page, session, "pytest -q", "t1")
     buttons = offered.locator("li button")
     await expect(buttons).to_have_count(2)
-    place = f"in {tmp_path.name} (30 days)"
-    await expect(buttons.first).to_have_text(f"Always allow claude to run pytest -q {place}")
-    wider = f"Always allow claude to run pytest with any arguments {place}"
-    await expect(buttons.last).to_have_text(wider)
-    await expect(offered.get_by_text("whoever can edit files")).not_to_be_visible()
-    await offered.get_by_text("What this means").click()
-    await expect(offered.get_by_text("whoever can edit files")).to_be_visible()
+    place = f"in {tmp_path.name} for 30 days"
+    exact = f"Always allow claude to run pytest -q {place}: exactly this command"
+    await expect(buttons.first).to_have_text(exact)
+    wider = f"Always allow claude to run pytest with any arguments {place}: runs this folder's code"
+    means = "whoever can edit files here can run anything with it"
+    await expect(buttons.last).to_have_text(f"{wider}: {means}")
+    await offered.get_by_text("More").click()
     assert await fits(page)
     assert await violations(page) == []
     assert rules(served) == []

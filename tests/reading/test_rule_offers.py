@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,15 +14,14 @@ from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import Share
 from acphold.live.reading.rule_offers import (
     AllowsRefusedError,
-    RuleOffer,
     accept_offer,
     add_rules,
     rule_offers,
 )
 from acphold.safety.errors import RuleError
 from acphold.safety.standing.decision import USUAL, RuleChange, pausing_rule, read_rule
-from tests.hub.shared import PERMISSION, Shared, shared
-from tests.hub.test_standing_answers import ALLOWED, DEADLINE, REFUSED, asking, at_work, made
+from tests.hub.shared import PERMISSION, Shared
+from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work, made
 
 
 @pytest.fixture(autouse=True)
@@ -45,30 +43,6 @@ async def decided(
         for number, command in enumerate(commands):
             await asking(house, session, command, call=f"c{number}")
         yield house, session, [it["id"] for it in await house.entries(session, "question")]
-
-
-def committed_in(folder: Path, *names: str) -> None:
-    """Make the folder a repository in which these files are committed."""
-    folder.mkdir(exist_ok=True)
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("x\n")
-    me = ("-c", "user.name=ada", "-c", "user.email=a@x")
-    for words in (("init", "-q"), ("add", "-A"), (*me, "commit", "-q", "-m", "sources")):
-        subprocess.run(["git", *words], cwd=folder, check=True)
-
-
-async def ask_for(house: Shared, session: str, **call: Any) -> list[RuleOffer]:
-    """Ask for a call, which a person allows, and return its offers."""
-    kinds = ("allow_once", "reject_once")
-    await house.agent.ask_client(
-        PERMISSION,
-        sessionId=session,
-        toolCall={"toolCallId": "e", "title": "Write", **call},
-        options=[{"optionId": kind, "name": kind, "kind": kind} for kind in kinds],
-    )
-    [entry] = await house.entries(session, "question")
-    return await rule_offers(house.journal, session, entry["id"], None)
 
 
 async def texts(house: Shared, session: str, question: str, tenant: str | None = None) -> list[str]:
@@ -96,6 +70,20 @@ async def test_a_command_is_offered_exactly_and_then_with_what_its_program_may_d
         assert await texts(house, session, question) == offers
 
 
+async def test_an_edit_is_offered_no_rule(journal: Path, tmp_path: Path) -> None:
+    async with at_work(journal, tmp_path) as (house, client, _, session):
+        client.answers[PERMISSION] = lambda _: ALLOWED
+        given = {"file_path": str(tmp_path / "project" / "a.md"), "content": "x"}
+        await house.agent.ask_client(
+            PERMISSION,
+            sessionId=session,
+            toolCall={"toolCallId": "e", "title": "Write", "name": "Write", "rawInput": given},
+            options=[{"optionId": it, "name": it, "kind": it} for it in ("allow_once",)],
+        )
+        [entry] = await house.entries(session, "question")
+        assert await texts(house, session, entry["id"]) == []
+
+
 async def test_what_is_still_needed_beside_the_persons_rules_is_offered(
     journal: Path, tmp_path: Path
 ) -> None:
@@ -119,52 +107,6 @@ async def test_an_open_question_has_offers_and_a_refused_one_none(
         person.answer.set_result(REFUSED)
         await question
         assert await texts(house, session, entry["id"]) == []
-
-
-@pytest.mark.parametrize(
-    ("path", "offers", "words"),
-    [
-        ("docs/de/b.md", ["edit docs/de", "edit docs"], "edit files in project/docs/de"),
-        ("docs/a.md", ["edit docs"], "edit files in project/docs"),
-        ("main.go", ["edit main.go"], "edit main.go in project"),
-        ("docs/tool.py", [], ""),
-        ("go.mod", [], ""),
-    ],
-)
-async def test_an_edit_is_offered_for_its_folder_and_the_upper_one_and_else_for_its_file(
-    path: str, offers: list[str], words: str, journal: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "project"
-    async with at_work(journal, tmp_path) as (house, client, _, session):
-        client.answers[PERMISSION] = lambda _: ALLOWED
-        committed_in(folder, "docs/a.md", "docs/de/a.md", "main.go", "go.mod")
-        given = {"file_path": str(folder / path), "content": "x"}
-        found = await ask_for(house, session, name="Write", rawInput=given)
-        assert [it.text for it in found] == offers
-        assert found[0].words == words if found else not words
-
-
-async def test_edits_in_several_folders_are_offered_with_a_rule_for_each(
-    journal: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "project"
-    names = ("docs/a.md", "src/web/a.ts", "main.go")
-    committed_in(folder, *names)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        house.agent.key, house.agent.known_as = "@zed-industries/codex-acp", "codex"
-        client = await house.client(name="zed")
-        client.answers[PERMISSION] = lambda _: ALLOWED
-        session = await house.at_work(client, folder)
-        changes = {str(folder / name): {"type": "update"} for name in names}
-        found = await ask_for(house, session, rawInput={"call_id": "e", "changes": changes})
-        assert [it.text for it in found] == [
-            "edit docs and edit src/web and edit main.go",
-            "edit docs and edit src and edit main.go",
-        ]
-        words = (
-            "edit files in project/docs and edit files in project/src and edit main.go in project"
-        )
-        assert found[1].words == words
 
 
 async def test_guests_and_switched_off_rules_have_no_offers(journal: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from acp_wire.schema import (
     ElicitationSchema,
@@ -19,7 +20,7 @@ from acphold.conversation.history.decisions import Came
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.reports.transcript import DecidedQuestion
 from acphold.errors import ConnectionLostError
-from acphold.faces.screen.answers import AskedCalls, PersonAnswers
+from acphold.faces.screen.answers import AskedCalls, EditMode, PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Field, KeyChoice
 from acphold.live.reading.listed_sessions import OfferedRule
@@ -69,6 +70,31 @@ async def test_a_chosen_rule_is_made_although_the_agent_asks_again() -> None:
         maker.may.set()
         await closing
     assert "Allowed from now on: run make" in str(taken(flow))
+
+
+@pytest.mark.parametrize(("kind", "has_mode"), [("edit", True), ("edit", False), ("execute", True)])
+async def test_the_card_of_an_edit_offers_the_mode_in_which_the_agent_accepts_edits(
+    kind: str, has_mode: bool
+) -> None:
+    entered = asyncio.Event()
+
+    async def enter() -> None:
+        entered.set()
+
+    flow = Flow()
+    answers = PersonAnswers(flow, AskedCalls())
+    answers.edit_mode = lambda: EditMode("Accept Edits", enter) if has_mode else None
+    is_offered = has_mode and kind == "edit"
+    answers.face = face = Keys("e" if is_offered else "y")
+    asked = question("a")
+    about = ToolCall("a", {"title": b'"a.py"', "kind": f'"{kind}"'.encode()})
+    async with asyncio.timeout(DEADLINE):
+        assert await answers.on_permission(replace(asked, tool_call=about)) == "yes"
+        await answers.aclose()
+    words = "allow once, and let the agent accept edits from now on, in its mode Accept Edits"
+    assert (words in str(face.menus)) is is_offered
+    assert entered.is_set() is is_offered
+    assert ("accepts edits from now on" in str(taken(flow))) is is_offered
 
 
 class Nobody(Keys):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.session_options import next_mode, set_mode
+from acphold.faces.screen.session_options import edit_mode, next_mode, set_mode
 from acphold.faces.screen.turns import ChatHost, ChatScreen
 from acphold.testing import WatchedSession, connect
 from tests.library.test_in_process import choosing
@@ -47,3 +50,36 @@ async def test_a_mode_is_named_by_its_beginning_or_picked() -> None:
         screen.face = Keys("1")
         await set_mode(session, screen, "nothing of the kind")
         assert mode(session) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("id_", "name", "is_one"),
+    [
+        ("acceptEdits", "Accept Edits", True),  # Claude Code
+        ("auto-edit", "Auto Edit", True),  # Qwen Code
+        ("autoEdit", "Auto-accept edits", True),  # Gemini CLI
+        ("m1", "Accept edits", True),
+        ("bypassPermissions", "Bypass Permissions", False),
+        ("yolo", "YOLO", False),
+        ("auto", "Auto", False),
+        ("code", "Edit and accept everything", False),
+    ],
+)
+async def test_only_a_mode_that_accepts_edits_and_nothing_else_is_one(
+    id_: str, name: str, is_one: bool
+) -> None:
+    set_to: list[str] = []
+
+    async def set_mode(mode: str) -> None:
+        set_to.append(mode)
+
+    def session(current: str) -> Any:
+        modes = [SimpleNamespace(id=it, name=words) for it, words in (("ask", "Ask"), (id_, name))]
+        return SimpleNamespace(options=(), mode=current, modes=modes, set_mode=set_mode)
+
+    assert edit_mode(session(id_)) is None  # it is in it
+    found = edit_mode(session("ask"))
+    assert (found is not None) is is_one
+    if found is not None:
+        await found.enter()
+        assert (found.name, set_to) == (name, [id_])

@@ -11,7 +11,6 @@ import pytest
 from acphold.safety.standing.asked_actions import (
     PERMISSION,
     Action,
-    EditAction,
     RunAction,
     Unclear,
     allow_once,
@@ -35,10 +34,8 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
         match action:
             case RunAction(lines=texts):
                 assert list(texts) == row["run"]
-            case EditAction(paths=paths):
-                assert list(paths) == row["edit"]
             case Unclear():
-                assert "unclear" in row
+                assert {"unclear", "edit"} & row.keys()
 
 
 @pytest.mark.parametrize(
@@ -72,12 +69,6 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
         ("codex", {"rawInput": {**CODEX, "additional_permissions": {}}}, {}),
         ("codex", {"rawInput": {"call_id": "c", "changes": {}}}, {}),
         ("codex", {"rawInput": {**CODEX, "cwd": "/a\0"}}, {}),
-        ("codex", {"rawInput": {"call_id": "c", "changes": {"a\0": {"type": "add"}}}}, {}),
-        (
-            "codex",
-            {"rawInput": {"call_id": "c", "changes": {"a": {"type": "add", "move_path": "b"}}}},
-            {},
-        ),
         ("cline", {"title": "run_commands: ", "rawInput": {"commands": []}}, {}),
         ("cline", {"title": "run_commands: x", "rawInput": {"commands": ["pytest", 1]}}, {}),
         (
@@ -116,7 +107,6 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
         ("gemini", {"title": "pytest", "kind": "execute"}, {}),
         ("codex", {"rawInput": CODEX}, {"rawInput": {"command": ["/bin/bash", "-lc", "id"]}}),
         ("claude", {"name": "Write", "rawInput": {"file_path": "b", "content": ""}}, {}),
-        ("claude", {"name": "Write", "rawInput": {"file_path": ["/a/b"], "content": ""}}, {}),
         ("copilot", {"rawInput": {"fileName": "/a/b", "diff": ""}}, {"rawInput": {"path": "/a/b"}}),
         ("copilot", {"rawInput": {"command": "pytest"}}, {}),
         (
@@ -130,34 +120,7 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
             {"rawInput": {"command": "pytest"}},
             {"_meta": {"goose": {"toolCall": {"toolName": "x", "extensionName": "developer"}}}},
         ),
-        (
-            "claude",
-            {
-                "name": "Write",
-                "rawInput": {"file_path": "/a/b", "content": ""},
-                "content": [{"type": "image", "path": "/a/b"}],
-            },
-            {},
-        ),
         ("another", {"name": "Bash", "rawInput": {"command": "pytest"}}, {}),
-        (
-            "claude",
-            {
-                "name": "Write",
-                "rawInput": {"file_path": "/a/b", "content": ""},
-                "locations": [{"path": "/a/c"}],
-            },
-            {},
-        ),
-        (
-            "claude",
-            {
-                "name": "Write",
-                "rawInput": {"file_path": "/a/b", "content": ""},
-                "content": [{"type": "diff", "path": "/a/c", "newText": ""}],
-            },
-            {},
-        ),
     ],
 )
 def test_a_question_that_says_two_things_or_something_unknown_is_unclear(
@@ -166,10 +129,9 @@ def test_a_question_that_says_two_things_or_something_unknown_is_unclear(
     assert isinstance(action_of(agent, call, before), Unclear)
 
 
-def test_the_demo_agent_asks_to_run_and_to_write() -> None:
+def test_the_demo_agent_asks_to_run_and_its_edits_are_asked_about() -> None:
     assert action_of("demo", {"rawInput": {"command": "pytest"}}) == RunAction(("pytest",))
-    assert action_of("demo", {"rawInput": {"path": "/a/b"}}) == EditAction(("/a/b",))
-    assert isinstance(action_of("demo", {"rawInput": {"path": "/a/b", "mode": "x"}}), Unclear)
+    assert isinstance(action_of("demo", {"rawInput": {"path": "/a/b"}}), Unclear)
 
 
 def test_a_form_and_an_unreadable_request_are_unclear() -> None:
@@ -212,22 +174,3 @@ def test_a_call_that_is_reported_otherwise_later_differs() -> None:
         {"description": "x"},
     ):
         assert not differs(run, {"rawInput": told}, "/a")
-
-
-def test_an_edit_that_is_reported_of_another_file_later_differs() -> None:
-    edit = EditAction(("/a/b", "c/d"))
-    others: tuple[dict[str, Any], ...] = (
-        *({"rawInput": {name: "/a/x"}} for name in ("file_path", "filePath", "fileName", "path")),
-        {"rawInput": {"filepath": "../b"}},
-        {"rawInput": {"changes": {"/a/b": {}, "/a/x": {}}}},
-        {"content": [{"type": "diff", "path": "/a/b"}, {"type": "diff", "path": "/a/x"}]},
-        {"content": [{"type": "diff"}]},
-    )
-    same: tuple[dict[str, Any], ...] = (
-        {"rawInput": {"file_path": "/a/b", "path": "c/../c/d"}},
-        {"rawInput": {"changes": {"/a/c/d": {}}}},
-        {"content": [{"type": "diff", "path": "b"}, {"type": "content", "path": "/a/x"}]},
-        {"title": "Edit x", "rawInput": "x"},
-    )
-    assert all(differs(edit, told, "/a") for told in others)
-    assert not any(differs(edit, told, "/a") for told in same)

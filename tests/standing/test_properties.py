@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from acphold.safety.standing.asked_actions import Action, EditAction, RunAction
+from acphold.safety.standing.asked_actions import Action, RunAction
 from acphold.safety.standing.decision import Circumstances, StandingRule, decide, read_rule
 
 PEOPLE: Final = ("", "ada", "bob")
@@ -21,7 +21,6 @@ ASKED: Final[tuple[tuple[str, Action], ...]] = (
     ("run pytest …", RunAction(("pytest -q",))),
     ("run make check", RunAction(("make check",))),
     ("run make check", RunAction(("make check",), stays=True)),
-    ("edit src", EditAction(("src/a.py",))),
 )
 
 

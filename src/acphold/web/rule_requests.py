@@ -19,7 +19,6 @@ revoke a rule that asks gives permission back, and needs rules, too.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -139,11 +138,11 @@ class RuleRequests:
 
     def _live(self, found: Sequence[StandingRule]) -> list[StandingRule]:
         now = self._reader.now_ms()
-        return [rule for rule in found if rule.is_live(now)]
+        return [rule for rule in found if rule.is_listed(now)]
 
     async def _answer(self, exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
         place = await self._reader.ask(rule_place)
-        rules = ",".join([await asyncio.to_thread(rule_json, rule, place) for rule in found])
+        rules = ",".join(rule_json(rule, place) for rule in found)
         await exchange.answer(200, raw=f'{{"rules":[{rules}]}}'.encode())
 
 

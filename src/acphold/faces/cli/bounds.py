@@ -278,9 +278,6 @@ REMOVED_TEXTS: Final = 40
 OFFERED_NAMES: Final = 3
 """Names of agents in one line of the first offer."""
 
-OFTEN_ALLOWED: Final = 3
-"""A command that was allowed this often, and never refused, is suggested for a rule."""
-
 # -- reports of `doctor` --
 
 LITTLE_SPACE_BYTES: Final = 64 << 20

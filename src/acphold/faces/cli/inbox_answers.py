@@ -32,6 +32,7 @@ from acphold.faces.cli.terminal_text import age
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Field, Key, KeyChoice
+from acphold.faces.screen.session_options import edit_mode
 from acphold.live.reading.local_reader import LocalReader, sessions_on_hold
 from acphold.live.reading.processes import processes
 
@@ -145,7 +146,8 @@ class InboxVisit:
             return {*self._items}
         try:
             async with self._connection() as agent, aclosing(self._answers):
-                await agent.resume_session(self._session_id, first.row.cwd)
+                there = await agent.resume_session(self._session_id, first.row.cwd)
+                self._answers.edit_mode = partial(edit_mode, there)
                 known = self._elsewhere
                 # An offer of a rule after the last answer ends when another session asks, too.
                 while self._asks or (self._answers.is_offering and self._elsewhere <= known):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from acphold.faces.cli import bounds, options
+from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import journal_if_any, sessions_here
 from acphold.faces.cli.places import find_session
@@ -30,7 +29,6 @@ from acphold.live.reading.inbox import Whose
 from acphold.live.reading.json_facts import rule_json
 from acphold.live.reading.local_reader import LocalReader, note_deed
 from acphold.live.reading.rule_offers import (
-    REFUSED_SINCE,
     AllowsRefusedError,
     PastQuestion,
     add_rules,
@@ -38,19 +36,17 @@ from acphold.live.reading.rule_offers import (
     past_questions,
 )
 from acphold.safety.errors import RuleError
-from acphold.safety.standing.asked_actions import RunAction, Unclear
+from acphold.safety.standing.asked_actions import RunAction
 from acphold.safety.standing.decision import (
     DAY,
     RuleChange,
     StandingRule,
-    flaw,
-    meaning_now,
     read_rule,
     rule_text,
 )
 from acphold.safety.standing.folders import real
 
-DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
+DEEDS = ("list", "add", "rm", "off", "on", "why")
 
 MOST_DAYS = 36_500
 """Most days for a rule: a date has a year of four digits."""
@@ -62,32 +58,32 @@ QUESTION_ID = re.compile(r"[0-9a-f]{16}")
 
 def _quoted(arguments: Sequence[str]) -> str:
     """Return the hint for a rule whose command has options and is not quoted."""
-    if len(arguments) < 2 or arguments[0] not in ("add", "try") or " " in arguments[1]:
+    if len(arguments) < 2 or arguments[0] != "add" or " " in arguments[1]:
         return ""
     text = rule_text(arguments[1:])
     try:
         read_rule(text)
     except RuleError as error:
         return f"{text}: {error}"
-    return f"did you mean: acphold rules {arguments[0]} {shlex.quote(text)}?"
+    return f"did you mean: acphold rules add {shlex.quote(text)}?"
 
 
 @command(
-    *("rules", "[OPTIONS] [list|add|rm|off|on|why|try|suggest [WORDS...]]", options.JOURNAL),
+    *("rules", "[OPTIONS] [list|add|rm|off|on|why [WORDS...]]", options.JOURNAL),
     meant=_quoted,
 )
 async def rules(
     *,
     deed: str = options.argument(
         "DO",
-        "add RULE; rm N...; off; on; why ID; try RULE; suggest",
+        "add RULE; rm N...; off; on; why ID",
         nargs="?",
         default="list",
         choices=DEEDS,
     ),
     words: list[str] = options.argument("WORDS", "arguments of DO; see above", nargs="*"),
     cwd: str | None = options.value(
-        "DIR", "add, try: the folder of the sessions it is for [default: this one]"
+        "DIR", "add: the folder of the sessions it is for [default: this one]"
     ),
     agent: str | None = options.value("NAME", "add: only for this agent"),
     session: str | None = options.value("ID", "add: only for this session, until it is revoked"),
@@ -100,9 +96,9 @@ async def rules(
 ) -> int:
     """Answer an agent's questions in advance.
 
-    A rule allows exactly one command (`acphold rules add 'run make check'`), a program that acphold
-    knows with any harmless options (`add 'run pytest ...'`), or edits of committed sources and new
-    ones like them in a folder (`add 'edit docs'`), in the sessions here, for 30 days. After `add
+    A rule allows exactly one command (`acphold rules add 'run make check'`), or a program that
+    acphold knows with any harmless options (`add 'run pytest ...'`), in the sessions here, for 30
+    days. Edits are always asked about, unless you choose a mode of the agent for them. After `add
     'ask run git push ...'` you are asked, whatever another rule allows. You are also asked about
     everything that acphold is not sure about. A rule applies to every agent and client. It answers
     "allow once", and the conversation shows which rule answered.
@@ -110,26 +106,25 @@ async def rules(
     `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch
     all of them. After a restore, in a copy of a journal and on another machine that shares it,
     the rules wait until you have switched them on there. `why ID` shows what the rules would do
-    today with a question, or with each decided one of a session, and what they did then; `try
-    RULE` replays the questions of the past year. `suggest` lists commands that you allowed
-    three times or more and never refused. A rule that would have allowed something you refused
-    is only added with --although. A rule is no sandbox: `acphold help reference` describes its
+    today with a question, or with each decided one of a session, and what they did then. A rule
+    that would have allowed something you refused is only added with --although. A rule is no
+    sandbox: `acphold help reference` describes its
     limits.
     """
     person = user or ""
     match deed:
-        case "list" | "off" | "on" | "suggest" if words:
+        case "list" | "off" | "on" if words:
             raise UsageError(f"`rules {deed}` takes no arguments")
-        case "add" | "try":
+        case "add":
             if not words:
-                raise UsageError(f"give the rule: acphold rules {deed} 'run pytest ...'")
+                raise UsageError("give the rule: acphold rules add 'run pytest ...'")
             if agent is not None and agent not in (*KNOWN_AGENTS, DEMO):
                 raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
             if days > MOST_DAYS:
                 raise UsageError(f"--days: at most {MOST_DAYS:,}; `--for-good` has no end")
             text, folder = rule_text(words), real(cwd or os.getcwd())
             try:
-                rule = read_rule(text, folder)
+                rule = read_rule(text)
             except RuleError as error:
                 raise UsageError(f"{text}: {error}") from None
             rule = replace(
@@ -151,14 +146,12 @@ async def rules(
         return Exit.OK
     async with sessions_here() as (reader, kept):
         now = kept.now_ms()
-        if deed in ("add", "try"):
+        if deed == "add":
             lasts = 0 if for_good or session else now + days * DAY
             rule = replace(rule, made_at=now, expires_at=lasts)
         match deed:
             case "add":
                 await _add(reader, kept, rule, session, although=although)
-            case "try":
-                await _try(kept, rule)
             case "rm":
                 numbers = [int(word) for word in words]
                 known = {it.number for it in await kept.access.rules(person) if not it.ended_at}
@@ -172,8 +165,6 @@ async def rules(
                 await _switch(kept, person, is_off=deed == "off")
             case "why":
                 await _why(reader, kept, person, words[0])
-            case "suggest":
-                await _suggest(kept, person)
     return Exit.OK
 
 
@@ -213,7 +204,7 @@ async def _switch(journal: Journal, user: str, *, is_off: bool) -> None:
 async def _list(journal: Journal | None, user: str, *, json: bool) -> None:
     found = [] if journal is None else await journal.access.rules(user)
     place = "" if journal is None else await rule_place(journal)
-    live = [] if journal is None else [it for it in found if it.is_live(journal.now_ms())]
+    live = [] if journal is None else [it for it in found if it.is_listed(journal.now_ms())]
     for rule in live:
         print(rule_json(rule, place) if json else _describe(rule, place))
     here = this_terminal()
@@ -222,7 +213,7 @@ async def _list(journal: Journal | None, user: str, *, json: bool) -> None:
     if journal is not None and new and not json and here != NO_TERMINAL:
         await journal.access.change_rules(user, new, RuleChange(is_seen=True))
     if not live and not json:
-        print("No rules. You are asked every question; `acphold rules suggest` lists candidates.")
+        print("No rules. You are asked every question.")
 
 
 async def _why(reader: LocalReader, journal: Journal, user: str, given: str) -> None:
@@ -265,56 +256,9 @@ async def _questions(
         yield each
 
 
-async def _try(journal: Journal, rule: StandingRule) -> None:
-    counts: Counter[str] = Counter()
-    since, whose = rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
-    async for each in past_questions(journal, since, whose):
-        if isinstance(each.action, Unclear):
-            counts["not in a form that can be checked"] += 1
-        elif not each.is_allowed_by(rule):
-            counts["asked as before"] += 1
-        else:
-            came = each.asked.decided
-            by = "a rule allowed" if came is not None and came.rules else "nobody decided"
-            said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(each.decided, by)
-            counts[said] += 1
-            print(_line(said, each))
-    print(f"{visible(on_one_line(rule.sentence))}: {visible(rule.meaning)}")
-    for what, count in sorted(counts.items()):
-        print(f"{count:>6}  {what}")
-
-
-async def _suggest(journal: Journal, user: str) -> None:
-    allowed: Counter[tuple[str, str]] = Counter()
-    refused: set[tuple[str, str]] = set()
-    rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
-    now = journal.now_ms()
-    async for each in past_questions(journal, now - REFUSED_SINCE, Whose(user)):
-        if not isinstance(each.action, RunAction) or len(each.action.lines) != 1:
-            continue
-        key = (real(each.asked.row.cwd), each.action.lines[0])
-        if each.decided == "refused":
-            refused.add(key)
-        elif each.decided == "allowed" and not each.judge(rules, now=now).allows:
-            allowed[key] += 1
-    shown = 0
-    for (folder, line), count in allowed.most_common():
-        if count < bounds.OFTEN_ALLOWED or (folder, line) in refused:
-            continue
-        try:
-            rule = read_rule(f"run {line}")
-        except RuleError:
-            continue
-        if not flaw(rule, is_typed=False):
-            shown += 1
-            say(f"{count:>4} times  {rule.text}  in {folder}")
-    if not shown:
-        print(f"No command was allowed {bounds.OFTEN_ALLOWED} times or more and never refused.")
-
-
 def _describe(rule: StandingRule, place: str) -> str:
     marks = [
-        meaning_now(rule) if rule.is_for_all_files else "",
+        rule.meaning if rule.why_over else "",
         "" if rule.holds_at(place) else WAITS,
         "off" if rule.is_off and rule.verdict == "allow" else "",
         "only watches" if rule.watches else "",

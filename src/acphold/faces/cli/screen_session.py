@@ -167,10 +167,13 @@ class ChatFrontend:
 
     async def run(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves or it ends; returns the exit code."""
+        from acphold.faces.screen.session_options import edit_mode
+
         named = on_one_line(session.id)
         with suppress(JournalError):  # the chat does not need it
             named = await _short_id(session.id)
         self.flow.transcript = f"acphold show{host_option()} {named}"
+        self.answers.edit_mode = partial(edit_mode, session)
         self.chat.begin(agent, session)
         if self._person is not None:
             self._person.refresh()

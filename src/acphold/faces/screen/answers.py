@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -25,12 +25,12 @@ from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage, passage
 from acphold.faces.screen.panels import (
+    BY_MODE,
     Field,
     Key,
     KeyChoice,
     call_details,
     field,
-    meanings,
     permission,
     standing,
     value_of,
@@ -123,6 +123,13 @@ class AskedCalls:
         return None
 
 
+class EditMode(NamedTuple):
+    """A mode in which the agent accepts edits without a question, and the way to enter it."""
+
+    name: str
+    enter: Callable[[], Awaitable[None]]
+
+
 class PersonAnswers:
     """Asks on a face and shows the results in a flow; the callbacks of `acphold.connect`.
 
@@ -133,8 +140,10 @@ class PersonAnswers:
 
     By `calls`, a change is shown against the file as it is, and a yes can become a rule: that is
     offered until the next line or question; and a question that another client answered says which
-    one, and how.
+    one, and how. `edit_mode` returns the agent's mode that accepts edits, once a session is open.
     """
+
+    edit_mode: Callable[[], EditMode | None] = staticmethod(lambda: None)
 
     def __init__(self, flow: Flow, calls: AskedCalls, *, reads_only: bool = False) -> None:
         self._face: QuestionFace | None = None
@@ -161,10 +170,10 @@ class PersonAnswers:
         """Ask for permission for a tool; return the id of an option."""
         async with self._turn_to_ask():
             tool = question.tool_call
-            present = await self._calls.at_present(question.session_id, tool)
-            self._show(call_details(tool, present))
+            self._show(call_details(tool, await self._calls.at_present(question.session_id, tool)))
             self._flow.asks_about(tool)
-            choice = permission(tool, question.options, present)
+            mode = self.edit_mode()
+            choice = permission(tool, question.options, "" if mode is None else mode.name)
             self._flow.in_question, self._flow.said_instead = tool.tool_call_id, ""
             try:
                 answer = await self._choose(choice, question)
@@ -172,16 +181,31 @@ class PersonAnswers:
                 self._flow.in_question = ""
             if answer is None:
                 return None
-            chosen = next(option for option in question.options if option.option_id == answer)
+            is_by_mode = answer == BY_MODE
+            chosen = next(
+                option
+                for option in question.options
+                if (option.kind == "allow_once" if is_by_mode else option.option_id == answer)
+            )
             if said := self._flow.said_instead:
                 self._flow.tell(f"Rejected; said to the agent: {on_one_line(said)}")
                 self.face.refresh()
             else:
                 decided = DecidedQuestion(_title_of(question), Came(chosen.kind, chosen.name))
                 self._show(passage(decided))
-            if chosen.kind == "allow_once":
+            if is_by_mode and mode is not None:
+                self._making.start(self._enter(mode), "mode")
+            elif chosen.kind == "allow_once":
                 self._offering = asyncio.create_task(self._offer(question), name="offer of a rule")
-            return answer
+            return chosen.option_id
+
+    async def _enter(self, mode: EditMode) -> None:
+        try:
+            await mode.enter()
+            self._flow.tell(f"The agent accepts edits from now on, in its mode {mode.name}.")
+        except AcpError as error:
+            self._flow.tell(f"The mode was not changed: {error}")
+        self.face.refresh()
 
     async def _offer(self, question: PermissionQuestion) -> None:
         """Offer to make a rule of a yes; the question itself has been answered already."""
@@ -191,10 +215,7 @@ class PersonAnswers:
         except AcpError as error:
             log.info("cannot offer a rule: %s", error)  # no message: nobody asked for a rule
             return
-        while (answer := await self.face.choose(standing(offers)) if offers else None) == "m":
-            for line in meanings(offers):
-                self._flow.tell(line)
-            self.face.refresh()
+        answer = await self.face.choose(standing(offers)) if offers else None
         if answer is None:
             return
         offer = offers[int(answer.removesuffix("*"))]

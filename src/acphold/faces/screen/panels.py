@@ -28,12 +28,10 @@ from acp_wire.schema import (
 )
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation.permissions import (
-    NAME_CHARACTERS,
     OUTSIDE,
     WRITTEN,
     blocks_of_call,
     folders_outside,
-    is_too_long,
     offer,
     without_repetition,
 )
@@ -254,43 +252,39 @@ class AskingFace:
 
 
 def standing(offers: Sequence[OfferedRule]) -> KeyChoice:
-    """Return the offer to make a yes standing; the answers are the place of the offer, and `*` for
-    every agent, and `m` for what it means."""
+    """Return the offer to make a yes standing, each rule in a sentence; the answers are the place
+    of the offer, and `*` for every agent."""
     keys: list[Key] = []
     for place, (rule, typed) in enumerate(zip(offers, ("s", "w"), strict=False)):
-        words = allowance(rule.agent, rule.words or rule.text)
-        keys.append(Key(typed, on_one_line(f"{words} (30 days)"), str(place)))
+        words = f"{allowance(rule.agent, rule.words)} for 30 days: {rule.meaning}"
+        keys.append(Key(typed, on_one_line(words), str(place)))
         if place == 0:
             keys.append(Key("e", "the same, whichever agent asks", "0*"))
-    keys.append(Key("m", "what that means", "m"))
     return KeyChoice("Allow it from now on?", tuple(keys), passes=True)
-
-
-def meanings(offers: Sequence[OfferedRule]) -> list[str]:
-    """Return what each of the offered rules means, as lines."""
-    return [on_one_line(f"{rule.text}: {rule.meaning}") for rule in offers[:2]]
 
 
 # -- permission -----------------------------------------------------------------------------
 
 
+BY_MODE = "acphold/mode"
+"""The answer by which the agent accepts edits from now on."""
+
+
 def permission(
-    tool: ToolCall,
-    options: Sequence[schema.PermissionOption],
-    present: Mapping[int, PresentDiff] | None = None,
+    tool: ToolCall, options: Sequence[schema.PermissionOption], mode: str = ""
 ) -> KeyChoice:
-    """Return the choice among a request's options, in their order, each with its effect; without a
-    yes to a call that is too long to show."""
-    is_shown = not is_too_long(tool, present or {})
-    options = [it for it in options if is_shown or it.kind.startswith("reject")]
+    """Return the choice among a request's options, in their order, each with its effect; of an edit
+    that can be allowed once also the agent's `mode` of this name, which accepts them."""
     left = dict(LETTERS)
     keys = []
     for number, option in enumerate(options, 1):
         typed = left.pop(option.kind, str(number))
         words = str(offer(option.option_id, option.kind, option.name))
         keys.append(Key(typed, words, option.option_id))
-    title = _outside(tool) or tool.title if is_shown else tool.title[:NAME_CHARACTERS]
-    title = on_one_line(title or tool.tool_call_id)
+    if mode and tool.kind == "edit" and any(it.kind == "allow_once" for it in options):
+        words = f"allow once, and let the agent accept edits from now on, in its mode {mode}"
+        keys.append(Key("e", on_one_line(words), BY_MODE))
+    title = on_one_line(_outside(tool) or tool.title or tool.tool_call_id)
     noes = [option for option in options if option.kind.startswith("reject")]
     no = next(
         (option for option in noes if option.kind == "reject_once"), noes[0] if noes else None
@@ -298,7 +292,7 @@ def permission(
     return KeyChoice(
         f"Allow this? {title}",
         tuple(keys),
-        short=in_short(tool) if is_shown else "",
+        short=in_short(tool),
         instead=no.option_id if no else "",
     )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from acp_wire.schema import SessionConfigSelect
+from acphold.conversation.presentation.permissions import ACCEPTS_EDITS
 from acphold.conversation.presentation.visible_text import on_one_line
-from acphold.faces.screen.answers import Face
+from acphold.faces.screen.answers import EditMode, Face
 from acphold.faces.screen.panels import Key, KeyChoice
 from acphold.faces.screen.turns import ChatScreen
 
@@ -137,6 +140,16 @@ def modes_of(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None
     if session.mode is None or not session.modes:
         return None
     return session.mode, [(mode.id, mode.name) for mode in session.modes]
+
+
+def edit_mode(session: RemoteSession) -> EditMode | None:
+    """Return the agent's mode that accepts edits; None if it has none, or is in it."""
+    current, known = modes_of(session) or ("", [])
+    for mode, name in known:
+        if {re.sub(r"[\W_]", "", word.casefold()) for word in (mode, name)} & ACCEPTS_EDITS:
+            enter = partial(session.set_mode, mode)
+            return None if mode == current else EditMode(on_one_line(name), enter)
+    return None
 
 
 def _option_of(session: RemoteSession, category: str) -> SessionConfigSelect | None:

@@ -35,7 +35,7 @@ from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
-    from acphold.safety.standing.asked_actions import EditAction, RunAction
+    from acphold.safety.standing.asked_actions import RunAction
     from acphold.safety.standing.decision import RuleDecision, StandingRule
 
     class Spoken(Protocol):
@@ -78,7 +78,7 @@ class Considered(Struct, frozen=True):
     `place` is this machine and journal.
     """
 
-    action: RunAction | EditAction | None
+    action: RunAction | None
     verdict: RuleDecision
     watched: bytes = b""
     pauses: int = 0
@@ -107,7 +107,7 @@ class AllowedCall(Struct, frozen=True):
     `line` is the part of its content that says so, and `mark` the value of RULE.
     """
 
-    action: RunAction | EditAction
+    action: RunAction
     numbers: str
     line: bytes
     mark: bytes

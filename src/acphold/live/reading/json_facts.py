@@ -6,7 +6,6 @@ Each is one JSON object on one line, without control characters for a terminal o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -216,21 +215,15 @@ class QuestionFacts(Struct, rename="camel", kw_only=True):
             call = {name: Raw(value) for name, value in found.call.items()}
             facts.params, facts.tool_call = Raw(question.params), call or None
             if question.method == REQUEST_PERMISSION.name:
-                asked = found.call or question.tool_call
-                facts.shows = Raw(_scene(question.params, tuple(sorted(asked.items()))))
+                from acphold.conversation.presentation.permissions import permission  # late
+
+                shows = permission(found.call or question.tool_call, question.params)
+                facts.shows = Raw(_ENCODER.encode(shows))
         else:
             facts.answered_at, facts.outcome = iso(found.answered_at), decided.outcome
             facts.how, facts.said = found.came.how, found.came.said
             facts.client, facts.rules = decided.client, decided.rules
         return facts
-
-
-@lru_cache(8)  # while a question is open, each list has it
-def _scene(params: bytes, call: tuple[tuple[str, bytes], ...]) -> bytes:
-    """Return what a permission request shows."""
-    from acphold.conversation.presentation.permissions import permission  # late
-
-    return _ENCODER.encode(permission(dict(call), params))
 
 
 def question_json(found: InboxQuestion) -> str:
@@ -239,14 +232,12 @@ def question_json(found: InboxQuestion) -> str:
 
 
 def rule_json(rule: StandingRule, place: str) -> str:
-    """Return a standing answer, as it is at this place; blocks, as `meaning_now` does."""
-    from acphold.safety.standing.decision import meaning_now  # late: few programs list rules
-
+    """Return a standing answer, as it is at this place."""
     facts = {
         "number": rule.number,
         "text": rule.text,
         "words": rule.words,
-        "meaning": meaning_now(rule),
+        "meaning": rule.meaning,
         "asks": rule.verdict == "ask",
         "folder": rule.folder,
         "agent": rule.agent,
@@ -255,7 +246,8 @@ def rule_json(rule: StandingRule, place: str) -> str:
         "watches": rule.watches,
         "isOff": rule.is_off,
         "isNew": not rule.is_seen,
-        "waits": not rule.holds_at(place),
+        "isOver": bool(rule.why_over),
+        "waits": not (rule.why_over or rule.holds_at(place)),
         "madeAt": iso(rule.made_at),
         "madeWith": rule.made_with,
         "expiresAt": iso(rule.expires_at) if rule.expires_at else None,

@@ -8,7 +8,6 @@ these would have answered it. To accept one reads it again: no client can make a
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Final, Literal
 
@@ -29,7 +28,6 @@ from acphold.live.reading.inbox import InboxQuestion, Whose, call_entries, decis
 from acphold.safety.errors import RuleError
 from acphold.safety.standing.asked_actions import (
     Action,
-    EditAction,
     RunAction,
     Unclear,
     allow_once,
@@ -89,10 +87,6 @@ class PastQuestion(Struct, frozen=True):
             git_settings=PersonalSettings.of(Surroundings.here()),
         )
         return decide(self.action, rules, at)
-
-    def is_allowed_by(self, rule: StandingRule) -> bool:
-        """True if the rule alone would have allowed it, had there been one."""
-        return self.judge([replace(rule, number=1, expires_at=0, places=(self.place,))]).allows
 
 
 async def past_questions(
@@ -177,11 +171,7 @@ class RuleOffer(Struct, frozen=True):
     @property
     def words(self) -> str:
         """The end of a sentence that begins with "allow the agent to"."""
-        places = dict.fromkeys(rule.place for rule in self.rules)
-        return " and ".join(
-            f"{' and '.join(rule.deed for rule in self.rules if rule.place == place)} in {place}"
-            for place in places
-        )
+        return f"{' and '.join(rule.deed for rule in self.rules)} in {self.rules[0].place}"
 
     @property
     def meaning(self) -> str:
@@ -247,7 +237,7 @@ def _offers(action: Action, rules: Sequence[StandingRule], at: Circumstances) ->
     """Return the offers for an action in these circumstances, beside those rules; blocks."""
     offers: list[RuleOffer] = []
     folder, now = real(at.folder), at.now
-    for reach in _reaches(action, folder):
+    for reach in _reaches(action):
         if not all(flaw(rule, is_typed=False) == "" for rule in reach):
             continue
         made = tuple(
@@ -320,7 +310,7 @@ async def add_rules(
     return [await journal.access.add_rule(rule) for rule in rules]
 
 
-def _reaches(action: Action, folder: str) -> Iterator[tuple[StandingRule, ...]]:
+def _reaches(action: Action) -> Iterator[tuple[StandingRule, ...]]:
     """Yield the rules that may allow it, without their scope; those that allow least first."""
     if isinstance(action, RunAction):
         argvs: list[tuple[str, ...]] = []
@@ -334,12 +324,6 @@ def _reaches(action: Action, folder: str) -> Iterator[tuple[StandingRule, ...]]:
         rows = [(rule, row_of(rule.argv)) for rule in exact]
         wide = [replace(it, argv=row.words, is_prefix=True) if row else it for it, row in rows]
         yield tuple(dict.fromkeys(wide))
-    elif isinstance(action, EditAction):
-        files = [os.path.relpath(real(os.path.join(folder, it)), folder) for it in action.paths]
-        # The folder of each, or its name where it lies beside all folders; then the upper ones.
-        near = [os.path.dirname(it) or it for it in files]
-        for names in (near, [it.partition("/")[0] for it in near]):
-            yield tuple(StandingRule("allow", "edit", (it,)) for it in dict.fromkeys(names))
 
 
 def _select_needed(

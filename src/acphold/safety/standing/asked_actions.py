@@ -1,4 +1,4 @@
-"""The action that a permission request asks for: a command to run, files to edit, or unclear.
+"""The action that a permission request asks for: a command to run, or unclear.
 
 Read from the agent's own structured input, by a table for each agent: never from a title, a kind,
 or the options' names. Titles and names of tools can only make it unclear. A field that is not in
@@ -9,7 +9,7 @@ same thing, or the request and the call that was reported before it, they have t
     ---------  -------------------------------  ---------------------------------------------
     claude     `command`                        `name` of the call
     codex      `[shell, "-lc", text]`, `cwd`    `call_id` in the input
-               `command`, `cwd`                 the fields; its edits have no input
+               `command`, `cwd`                 the fields
     copilot    `command` and `commands`         the call before, which has `command`, too
     cline      `commands`                       the beginning of the title
     opencode   `command`, `cwd` before          the title, which is the command
@@ -48,19 +48,13 @@ class RunAction(Struct, frozen=True):
     stays: bool = False
 
 
-class EditAction(Struct, frozen=True):
-    """Files to write, each once; paths as the agent names them."""
-
-    paths: tuple[str, ...]
-
-
 class Unclear(Struct, frozen=True):
     """Anything else; `why` is for people."""
 
     why: str
 
 
-Action = RunAction | EditAction | Unclear
+Action = RunAction | Unclear
 
 
 def read_action(agent: str, method: str, params: bytes, earlier: Json) -> Action:
@@ -78,17 +72,8 @@ def read_action(agent: str, method: str, params: bytes, earlier: Json) -> Action
     if not isinstance(given, dict) or not given:
         return Unclear("the agent did not describe its action in a form that can be checked")
     action = reader(call, given, earlier, _object(earlier.get("rawInput")))
-    if isinstance(action, RunAction):
-        return _UNEXPECTED_FIELDS if "\0" in (action.cwd or "") else action
-    if isinstance(action, EditAction):
-        shown = [*_objects(call.get("locations")), *_objects(call.get("content"))]
-        named = [path for part in shown if (path := part.get("path")) is not None]
-        if any(path not in action.paths for path in named):
-            return Unclear("the agent names different files in one request")
-        if any("path" in part and "oldText" not in part and part.get("type") for part in shown):
-            return Unclear("the request shows something other than a diff")
-        if any("\0" in path for path in action.paths):
-            return _UNEXPECTED_FIELDS
+    if isinstance(action, RunAction) and "\0" in (action.cwd or ""):
+        return _UNEXPECTED_FIELDS
     return action
 
 
@@ -120,29 +105,19 @@ def ran_lines(call: Json) -> Sequence[str]:
     return lines
 
 
-def differs(action: RunAction | EditAction, call: Json, folder: str) -> bool:
-    """True if the fields of a call, reported later, do not fit the `action` that was allowed; paths
-    in them may be named from `folder`."""
+def differs(action: RunAction, call: Json, folder: str) -> bool:
+    """True if the fields of a call, reported later, do not fit the `action` that was allowed; the
+    folder in them may be named from `folder`."""
     given = _object(call.get("rawInput"))
-    if isinstance(action, RunAction):
-        command, cwd = given.get("command"), given.get("cwd")
-        if isinstance(command, list) and len(command) == 3:
-            command = command[2]  # a shell, its option, and the text
-        reported = [given.get("commands"), [command] if isinstance(command, str) else command]
-        if any(lines is not None and lines != list(action.lines) for lines in reported):
-            return True
-        if not isinstance(cwd, str) or action.cwd is None:
-            return False
-        return os.path.normpath(os.path.join(folder, cwd)) != os.path.normpath(action.cwd)
-    named = {
-        path
-        for name in ("file_path", "filePath", "filepath", "fileName", "path")
-        if isinstance(path := given.get(name), str)
-    }
-    diffs = [part for part in _objects(call.get("content")) if part.get("type") == "diff"]
-    named |= {str(part.get("path")) for part in diffs} | set(_object(given.get("changes")))
-    allowed = {os.path.normpath(os.path.join(folder, path)) for path in action.paths}
-    return any(os.path.normpath(os.path.join(folder, path)) not in allowed for path in named)
+    command, cwd = given.get("command"), given.get("cwd")
+    if isinstance(command, list) and len(command) == 3:
+        command = command[2]  # a shell, its option, and the text
+    reported = [given.get("commands"), [command] if isinstance(command, str) else command]
+    if any(lines is not None and lines != list(action.lines) for lines in reported):
+        return True
+    if not isinstance(cwd, str) or action.cwd is None:
+        return False
+    return os.path.normpath(os.path.join(folder, cwd)) != os.path.normpath(action.cwd)
 
 
 def _decode(raw: bytes) -> object:
@@ -163,7 +138,7 @@ def _objects(value: object) -> list[Json]:
 # -- the table ------------------------------------------------------------------------------------
 
 _UNEXPECTED_FIELDS: Final = Unclear("the agent sent unknown fields, or omitted some")
-_OTHER_TOOL: Final = Unclear("the tool is neither the agent's shell nor its editor")
+_OTHER_TOOL: Final = Unclear("the tool is not the agent's shell")
 _DIFFERS: Final = Unclear("the request does not match the tool call before it")
 _BACKGROUND: Final = Unclear("the command would run in the background")
 
@@ -182,19 +157,6 @@ def _run_action(given: Json, before: Json, cwd: object = None, *, stays: bool = 
     return RunAction((text,), cwd, stays) if before.get("command", text) == text else _DIFFERS
 
 
-def _edit_action(
-    given: Json, before: Json, key: str, former: str = "", *, stays: bool = False
-) -> Action:
-    """Edit `given[key]`, unless the call before names another file, as `former` or by the same
-    key. An agent whose shell `stays` has to name the whole path."""
-    path = given[key]
-    if not isinstance(path, str):
-        return _UNEXPECTED_FIELDS
-    if stays and not os.path.isabs(path):
-        return Unclear("the agent does not name the whole path of the file")
-    return EditAction((path,)) if before.get(former or key, path) == path else _DIFFERS
-
-
 def _claude(call: Json, given: Json, earlier: Json, before: Json) -> Action:
     if any(
         "parentToolUseId" in _object(_object(about.get("_meta")).get("claudeCode"))
@@ -202,17 +164,13 @@ def _claude(call: Json, given: Json, earlier: Json, before: Json) -> Action:
     ):
         return Unclear("the request comes from a sub-agent")
     tool = call.get("name")
-    if tool == "Bash":
-        if not _has_only(given, "command", "description timeout run_in_background"):
-            return _UNEXPECTED_FIELDS
-        if given.get("run_in_background"):
-            return _BACKGROUND
-        return _run_action(given, before, stays=True)
-    if (tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")) or (
-        tool == "Write" and _has_only(given, "file_path content")
-    ):
-        return _edit_action(given, before, "file_path", stays=True)
-    return _OTHER_TOOL
+    if tool != "Bash":
+        return _OTHER_TOOL
+    if not _has_only(given, "command", "description timeout run_in_background"):
+        return _UNEXPECTED_FIELDS
+    if given.get("run_in_background"):
+        return _BACKGROUND
+    return _run_action(given, before, stays=True)
 
 
 _CODEX: Final = "turn_id started_at_ms parsed_cmd proposed_execpolicy_amendment available_decisions"
@@ -234,12 +192,7 @@ def _codex(_: Json, given: Json, __: Json, before: Json) -> Action:
                 cwd = given["cwd"]
                 return RunAction((text,), cwd) if isinstance(cwd, str) else _UNEXPECTED_FIELDS
         return Unclear("the command is for a shell that is not known")
-    if _has_only(given, "call_id changes", _CODEX) and isinstance(given["changes"], dict):
-        for change in map(_object, given["changes"].values()):
-            if change.get("type") not in ("update", "add") or change.get("move_path"):
-                return Unclear("a file would be moved or deleted")
-        return EditAction(tuple(given["changes"])) if given["changes"] else _UNEXPECTED_FIELDS
-    return _UNEXPECTED_FIELDS
+    return _OTHER_TOOL if "changes" in given else _UNEXPECTED_FIELDS
 
 
 def _codex_text(text: str, cwd: object, before: object) -> Action:
@@ -270,11 +223,7 @@ def _copilot(_: Json, given: Json, __: Json, before: Json) -> Action:
         if before.get("mode") != "sync" or before.get("command") != given["command"]:
             return _DIFFERS
         return _run_action(given, before, stays=True)
-    if _has_only(given, "fileName diff"):
-        if not _has_only(before, "path old_str new_str"):
-            return _OTHER_TOOL
-        return _edit_action(given, before, "fileName", "path", stays=True)
-    return _UNEXPECTED_FIELDS
+    return _OTHER_TOOL if "fileName" in given else _UNEXPECTED_FIELDS
 
 
 def _cline(call: Json, given: Json, _: Json, before: Json) -> Action:
@@ -297,10 +246,7 @@ def _opencode(call: Json, given: Json, _: Json, before: Json) -> Action:
         if not _has_only(before, "", "command cwd description"):
             return _UNEXPECTED_FIELDS
         return _run_action(given, before, before.get("cwd"))
-    if _has_only(given, "filepath diff"):
-        is_edit = call.get("title") in ("edit", "write", given["filepath"])
-        return _edit_action(given, {}, "filepath") if is_edit else _OTHER_TOOL
-    return _UNEXPECTED_FIELDS
+    return _OTHER_TOOL if "filepath" in given else _UNEXPECTED_FIELDS
 
 
 def _goose(_: Json, given: Json, earlier: Json, before: Json) -> Action:
@@ -309,30 +255,20 @@ def _goose(_: Json, given: Json, earlier: Json, before: Json) -> Action:
         return _OTHER_TOOL
     if tool.get("toolName") == "shell" and _has_only(given, "command"):
         return _run_action(given, before)
-    if (tool.get("toolName") == "edit" and _has_only(given, "path before after")) or (
-        tool.get("toolName") == "write" and _has_only(given, "path content")
-    ):
-        return _edit_action(given, before, "path")
     return _OTHER_TOOL
 
 
 def _qwen(call: Json, given: Json, _: Json, before: Json) -> Action:
     tool = _object(call.get("_meta")).get("toolName")
-    if tool == "run_shell_command":
-        if not _has_only(given, "command", "is_background description"):
-            return _UNEXPECTED_FIELDS
-        return _BACKGROUND if given.get("is_background") else _run_action(given, before)
-    if (tool == "edit" and _has_only(given, "file_path old_string new_string")) or (
-        tool == "write_file" and _has_only(given, "file_path content")
-    ):
-        return _edit_action(given, before, "file_path")
-    return _OTHER_TOOL
+    if tool != "run_shell_command":
+        return _OTHER_TOOL
+    if not _has_only(given, "command", "is_background description"):
+        return _UNEXPECTED_FIELDS
+    return _BACKGROUND if given.get("is_background") else _run_action(given, before)
 
 
 def _demo(_: Json, given: Json, __: Json, before: Json) -> Action:
-    if _has_only(given, "command"):
-        return _run_action(given, before)
-    return _edit_action(given, before, "path") if _has_only(given, "path") else _UNEXPECTED_FIELDS
+    return _run_action(given, before) if _has_only(given, "command") else _OTHER_TOOL
 
 
 READERS: Final[Mapping[str, Callable[[Json, Json, Json, Json], Action]]] = {

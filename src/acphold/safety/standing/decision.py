@@ -2,8 +2,6 @@
 
     run make check        exactly this command
     run pytest …          with any arguments that the row of the program covers
-    edit docs             committed sources and documents below a folder of the session, and new
-                          files like them; or one file, by its name
     ask run git push …    always asked, whatever allows it
 
 `…` may be typed as three dots.
@@ -20,14 +18,13 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
-from unicodedata import normalize
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from acphold.safety.errors import RuleError
-from acphold.safety.standing.asked_actions import Action, EditAction, RunAction
-from acphold.safety.standing.folders import EDITABLE, ending, is_in, no_edit, real
+from acphold.safety.standing.asked_actions import Action, RunAction
+from acphold.safety.standing.folders import is_in, real
 from acphold.safety.standing.moved_shells import PLAIN_FOLDER
 from acphold.safety.standing.programs import (
     BARE,
@@ -54,15 +51,15 @@ ANY: Final = "…"
 class StandingRule(Struct, frozen=True):
     """A standing answer of `person`: a user of `serve`, "" for nobody in particular.
 
-    `number` is what people call it by. `argv` are the words of a command, or the folder of
-    edits. It holds for sessions in `folder`, a real path, "" for everywhere; for the agent with
-    that name of `known_agents`, "" for all; for the session with that id, "" for all. `places`
-    are the machines and journals where its person has made or accepted it
-    (`journal.lineage`): in others it waits, unless it asks. `expires_at` (ms since the
-    epoch) is 0 if it does not. A rule that `watches` answers nothing and notes what it would
-    have done. `made_with` is the device that made it, a terminal or a token; `is_seen` is False
-    until another one has shown it to its person. `ended_at` is when it was revoked; its number
-    is not used again. It has given `uses` answers, the last at `used_at`.
+    `number` is what people call it by. `argv` are the words of a command. It holds for sessions in
+    `folder`, a real path, "" for everywhere; for the agent with that name of `known_agents`, "" for
+    all; for the session with that id, "" for all. `places` are the machines and journals where its
+    person has made or accepted it (`journal.lineage`): in others it waits, unless it asks.
+    `expires_at` (ms since the epoch) is 0 if it does not. A rule that `watches` answers nothing and
+    notes what it would have done. `made_with` is the device that made it, a terminal or a token;
+    `is_seen` is False until another one has shown it to its person. `ended_at` is when it was
+    revoked; its number is not used again. It has given `uses` answers, the last at `used_at`. Those
+    of the kind `edit` were made by earlier releases, and count no more.
     """
 
     verdict: Literal["allow", "ask"]
@@ -103,28 +100,23 @@ class StandingRule(Struct, frozen=True):
     def deed(self) -> str:
         """The end of a sentence that begins with "allow the agent to"; without its folder."""
         if self.kind == "edit":
-            return f"edit {os.path.basename(self.argv[0])}" if self._names_file else "edit files"
+            return self.text
         # In marks: the words of an exact command may be "with any arguments".
         return f"run `{' '.join(map(quote, self.argv))}`{' with any arguments' * self.is_prefix}"
 
     @property
     def place(self) -> str:
         """The folder that it is for, as people name it; "" for all."""
-        name = os.path.basename(self.folder) or self.folder
-        within = self.argv[0] if self.kind == "edit" else "."
-        if self._names_file:
-            within = os.path.dirname(within)
-        return name and os.path.normpath(os.path.join(name, within))
+        return os.path.basename(self.folder) or self.folder
 
     @property
-    def _names_file(self) -> bool:
-        return self.kind == "edit" and ending(self.argv[0]) in EDITABLE
-
-    @property
-    def is_for_all_files(self) -> bool:
-        """True if it allows edits in the whole project, as rules could once: it does not count."""
-        is_whole = self.kind == "edit" and os.path.normpath(self.argv[0]) == "."
-        return is_whole and self.verdict == "allow"
+    def why_over(self) -> str:
+        """The reason why rules of its kind have ended; "" for one that counts."""
+        if self.kind == "edit":
+            return "acphold asks about every edit; let the agent's own mode accept them"
+        if self.is_prefix and self.verdict == "allow" and row_of(self.argv) is None:
+            return f"it is not known any more what the arguments of {self.argv[0]} do"
+        return ""
 
     @property
     def words(self) -> str:
@@ -149,20 +141,22 @@ class StandingRule(Struct, frozen=True):
     @property
     def meaning(self) -> str:
         """Its effect, in plain words."""
+        if why := self.why_over:
+            return f"it ended at an upgrade: {why}"
         if self.verdict == "ask":
             return "your rules are paused in this session" if self.is_rest else "always asks"
-        if self.is_for_all_files:
-            return f"no longer counts: {NO_PLACE}"
-        if self.kind == "edit":
-            return EDITS
         row = row_of(self.argv)
         if self.is_prefix and row is not None:
             return MEANS[row.means]
         return "exactly this command"
 
-    def is_live(self, now: int) -> bool:
-        """True if it has not ended, at `now` (ms since the epoch); it may be off."""
+    def is_listed(self, now: int) -> bool:
+        """True if it was not revoked and has not expired, at `now` (ms since the epoch)."""
         return not self.ended_at and (not self.expires_at or now < self.expires_at)
+
+    def is_live(self, now: int) -> bool:
+        """True if it has not ended, at `now`; it may be off."""
+        return self.is_listed(now) and not self.why_over
 
     def is_unseen_at(self, device: str) -> bool:
         """True if showing it on this device shows its person a rule that they may not know."""
@@ -188,29 +182,6 @@ class StandingRule(Struct, frozen=True):
             and self.session in ("", session)
             and (self.folder == folder or (not self.folder and self.verdict == "ask"))
         )
-
-
-EDITS: Final = (
-    "changes committed sources and documents there, and adds such files; "
-    "one may run at the next command of any tool"
-)
-
-NO_PLACE: Final = "a rule for edits names a folder below the project, or a file"
-
-
-def name_places(why: str, folder: str) -> str:
-    """Return `why` no rule for edits reaches all of a project, with rules for the project in this
-    folder, whose repository is read."""
-    from acphold.safety.standing.committed_files import places_for_edits
-
-    better = [f"`edit {quote(place)}`" for place in places_for_edits(folder)]
-    return f"{why}, such as {' or '.join(better)}" if better else why
-
-
-def meaning_now(rule: StandingRule) -> str:
-    """Return a rule's meaning; if it no longer counts, with its replacement, as `name_places`."""
-    is_gone = rule.is_for_all_files
-    return name_places(rule.meaning, rule.folder) if is_gone else rule.meaning
 
 
 def pausing_rule(session: str, person: str, now: int) -> StandingRule:
@@ -275,36 +246,30 @@ def rule_text(words: Sequence[str]) -> str:
     return " ".join(word if word == ANY else quote(word) for word in words)
 
 
-def read_rule(text: str, folder: str = "") -> StandingRule:
-    """Return the rule that `text` says, without a scope; raises RuleError with the reason. This may
-    name better rules for the project in `folder`."""
+def read_rule(text: str) -> StandingRule:
+    """Return the rule that `text` says, without a scope; raises RuleError with the reason."""
     words = text.strip().split(" ", 1)
     verdict: Literal["allow", "ask"] = "allow"
     if words[0] in ("allow", "ask") and len(words) == 2:
         verdict = "ask" if words[0] == "ask" else "allow"
         words = words[1].strip().split(" ", 1)
-    if words[0] not in ("run", "edit"):
+    if words[0] != "run":
         meant = f"{'ask ' if verdict == 'ask' else ''}run {' '.join(words)}"
         raise RuleError(f"did you mean: acphold rules add {quote(meant)}?")
     if len(words) != 2:
-        raise RuleError("`run` needs a command, `edit` a folder")
-    kind, body = words[0], words[1].strip()
+        raise RuleError("`run` needs a command")
+    body = words[1].strip()
     is_prefix = body.endswith((f" {ANY}", " ..."))
     if is_prefix:
         body = body.rsplit(" ", 1)[0].rstrip()
-    if kind == "edit":
-        is_quoted = len(body) > 2 and body[0] == body[-1] and body[0] in "'\""
-        rule = StandingRule(verdict, "edit", (body[1:-1] if is_quoted else body,), is_prefix)
-    else:
-        line = read_line(body)
-        if isinstance(line, UnreadableLine):
-            raise RuleError(line.why)
-        if len(line) > 1:
-            raise RuleError("a rule is for one command; make one for each")
-        rule = StandingRule(verdict, "run", line[0].argv, is_prefix)
+    line = read_line(body)
+    if isinstance(line, UnreadableLine):
+        raise RuleError(line.why)
+    if len(line) > 1:
+        raise RuleError("a rule is for one command; make one for each")
+    rule = StandingRule(verdict, "run", line[0].argv, is_prefix)
     if why := flaw(rule):
-        is_named = folder and rule.is_for_all_files
-        raise RuleError(name_places(why, folder) if is_named else why)
+        raise RuleError(why)
     return rule
 
 
@@ -314,15 +279,6 @@ def flaw(rule: StandingRule, *, is_typed: bool = True) -> str:
     A rule that was made from a question, and not typed by a person, must not be for a shell, an
     interpreter, or a program that runs others.
     """
-    if rule.kind == "edit":
-        if rule.is_prefix or len(rule.argv) != 1 or not rule.argv[0]:
-            return "a rule for edits names one folder"
-        path = rule.argv[0]
-        if path.startswith(("/", "~")) or ".." in path.split("/") or not path.isprintable():
-            return "the folder is named from the session's folder, without `..`"
-        if rule.is_for_all_files:
-            return NO_PLACE
-        return ""
     if not rule.argv or not rule.argv[0]:
         return "a rule names a program"
     if rule.verdict == "ask":
@@ -442,8 +398,6 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
                     "an earlier command, such as cd, may have moved or changed the agent's shell"
                 )
             used = _rules_for_run(action, active, folder, at.git_settings)
-        elif isinstance(action, EditAction):
-            used = _rules_for_edit(action, active, folder)
         else:
             raise _AskedError(action.why)
     except _AskedError as asked:
@@ -516,8 +470,8 @@ def _rules_for(
         is_piped = at > pipeline_start and not rule.is_prefix
         if is_piped and why_uncovered(command.argv, cwd, folder, personal):
             for place in range(pipeline_start, at):
-                wanted = ("run", "allow", False, commands[place].argv)
-                fitting = (r for r in rules if (r.kind, r.verdict, r.is_prefix, r.argv) == wanted)
+                wanted = ("allow", False, commands[place].argv)
+                fitting = (r for r in rules if (r.verdict, r.is_prefix, r.argv) == wanted)
                 if (exact := next(fitting, None)) is None:
                     raise _AskedError(f"{_brief(command.argv)} may run what is piped into it", rule)
                 used[place] = exact
@@ -535,10 +489,10 @@ def _rule_for(
     """Return the rule that allows this command; the oldest of several."""
     why = ""
     for rule in rules:
-        if rule.kind == "run" and rule.verdict == "ask" and _begins(argv, rule):
+        if rule.verdict == "ask" and _begins(argv, rule):
             raise _AskedError(f"your rule {rule.number} says to ask", rule)
     for rule in rules:
-        if rule.kind != "run" or rule.verdict == "ask" or not _begins(argv, rule):
+        if rule.verdict == "ask" or not _begins(argv, rule):
             continue
         if not rule.is_prefix:
             if cwd != folder:
@@ -552,45 +506,6 @@ def _rule_for(
 
 def _begins(argv: tuple[str, ...], rule: StandingRule) -> bool:
     return (argv[: len(rule.argv)] if rule.is_prefix else argv) == rule.argv
-
-
-def _rules_for_edit(
-    action: EditAction, rules: Sequence[StandingRule], folder: str
-) -> tuple[StandingRule, ...]:
-    # Imported late: it can start programs, which most decisions need not know.
-    from acphold.safety.standing.committed_files import why_uncommitted
-
-    edits = [rule for rule in rules if rule.kind == "edit"]
-    used = []
-    for path in action.paths:
-        allowing, why = None, f"no rule covers edits of {path}"
-        named = real(os.path.join(folder, path))
-        for rule in edits:
-            place = os.path.normpath(os.path.join(folder, rule.argv[0]))
-            below = real(place)
-            if rule.verdict == "ask":
-                # In any letters: some disks do not tell them apart.
-                if is_in(_in_any_letters(named), _in_any_letters(below)):
-                    raise _AskedError(f"your rule {rule.number} says to ask", rule)
-            elif allowing is not None:
-                continue
-            elif rule.is_for_all_files:
-                why = f"your rule {rule.number} {meaning_now(rule)}"
-            elif below != place:
-                why = f"{rule.argv[0]} is a link, or below one"
-            elif not is_in(below, folder):
-                why = f"{rule.argv[0]} is outside the folder"
-            elif is_in(named, below):
-                why = no_edit(path, folder, below) or why_uncommitted(path, folder, below)
-                allowing = None if why else rule
-        if allowing is None:
-            raise _AskedError(why)
-        used.append(allowing)
-    return _each_once(used)
-
-
-def _in_any_letters(path: str) -> str:
-    return normalize("NFC", path).casefold()
 
 
 def _each_once(rules: Iterable[StandingRule]) -> tuple[StandingRule, ...]:

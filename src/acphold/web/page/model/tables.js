@@ -30,6 +30,7 @@ export const OUTCOMES = Object.assign(Object.create(null), {"max_tokens": "limit
 export const ENDED = Object.assign(Object.create(null), {"completed": "end_turn", "failed": "error", "disconnected": "error", "cancelled": "cancelled", "stopped": "cancelled", "interrupted": "cancelled"});
 /** @type {Record<string, string>} */
 export const WRITTEN = Object.assign(Object.create(null), {"yes": "y", "ok": "y", "allow": "y", "no": "n", "reject": "n"});
+export const ACCEPTS_EDITS = ["acceptedits", "autoaccept", "autoedit"];
 export const CUT = {"code": 12, "short": 40, "name": 60, "brief": 80, "part": 120, "title": 240, "words": 300, "long": 400, "most": 1000, "offer": 10000};
 export const SHOWN = {"text": 20000, "output": 60000, "lastOutput": 4000, "diffLines": 5000, "patchLines": 100, "morePatchLines": 5000};
 export const PATH = [60, 120];

@@ -1,7 +1,7 @@
 // Modes and options of an agent: what is chosen, on one button in the box where one writes, and all of
 // them with their names in a sheet in front of the page.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { CUT } from "../model/tables.js";
+import { ACCEPTS_EDITS, CUT } from "../model/tables.js";
 import { asText, line } from "../model/text.js";
 import { inFront } from "./dialog.js";
 import { Guard } from "./guard.js";
@@ -30,6 +30,13 @@ function choicesOf(session) {
       : listed(each.options).flatMap((/** @type {Received} */ one) => one?.options ? listed(one.options) : [one]).map((/** @type {Received} */ one) => /** @type {[string, string]} */ ([asText(one?.value), asText(one?.name)])),
     choose: (/** @type {any} */ value) => session.setOption(each.id, value),
   }))];
+}
+
+/** The mode in which its agent accepts edits without a question, if it has one and is in another. @param {import("../model/session.js").Session} session @returns {{name: string, enter: () => Promise<void>} | null} */
+export function editMode(session) {
+  const mode = choicesOf(session).find((each) => each.kind === "mode" && each.choices);
+  const found = mode?.choices?.find((words) => words.some((word) => ACCEPTS_EDITS.includes(word.toLowerCase().replace(/[\W_]/g, ""))));
+  return mode && found && found[0] !== mode.value ? { name: found[1], enter: () => mode.choose(found[0]) } : null;
 }
 
 /** What an agent says may be anything. @param {unknown} found @returns {Received[]} */

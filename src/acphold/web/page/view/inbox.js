@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { CUT } from "../model/tables.js";
 import { agentName, baseName, called, line } from "../model/text.js";
 import { ago } from "../model/times.js";
+import { editMode } from "./choices.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
@@ -51,7 +52,7 @@ function Waiting({ desk, waiting, later }) {
   const session = desk.session(waiting.sessionId);
   const asked = session.questions.value.find((each) => each.id === waiting.id);
   const who = agentName(waiting.agentName);
-  return html`<${QuestionView} who=${who} cwd=${waiting.cwd} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later} isNarrow isOpening=${!desk.server.isAway}
+  return html`<${QuestionView} who=${who} cwd=${waiting.cwd} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} mode=${editMode(session)} later=${later} isNarrow isOpening=${!desk.server.isAway}
       answer=${asked && session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined} />
     <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${called(waiting.title)}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;
 }

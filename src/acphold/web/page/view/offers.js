@@ -76,9 +76,8 @@ function OffersOf({ session, question }) {
   const [{ agent, folder, expiresAt }] = offers;
   const days = Math.round((new Date(expiresAt ?? 0).getTime() - Date.now()) / DAY);
   return html`<section class="standing" aria-label="Allow it from now on">
-    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}>Always allow ${isForAll ? "every agent" : agentName(agent)} to ${coded(line(offer.words, CUT.offer))}${days > 0 && ` (${counted(days, "day")})`}</button></li>`)}</ul>
-    <div class="choice"><details><summary>What this means</summary>
-      ${offers.map((offer) => html`<p><code>${line(offer.text, CUT.offer)}</code>: ${coded(line(offer.meaning, CUT.offer))}.</p>`)}
+    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}>Always allow ${isForAll ? "every agent" : agentName(agent)} to ${coded(line(offer.words, CUT.offer))}${days > 0 && ` for ${counted(days, "day")}`}: ${coded(line(offer.meaning, CUT.offer))}</button></li>`)}</ul>
+    <div class="choice"><details><summary>More</summary>
       <p>In ${pathLine(folder)}${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
       ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />For every agent, not only ${agentName(agent)}</label>`}</details>${close}</div>
     ${problem && html`<p class="bad" role="alert">${line(problem, CUT.words)}</p>`}

@@ -8,6 +8,7 @@ import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
 import { Blocks } from "./blocks.js";
 import { isCalm, stir } from "./calm.js";
+import { editMode } from "./choices.js";
 import { FormView, PageView } from "./form.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -17,6 +18,7 @@ import { Whole } from "./whole.js";
 
 /** @typedef {import("../model/session.js").OpenQuestion} OpenQuestion */
 /** @typedef {import("../model/questions.js").Offer} Offer */
+/** @typedef {ReturnType<typeof editMode>} EditMode */
 /** @typedef {import("../model/questions.js").Shows} Shows */
 
 const PERMISSION = "session/request_permission";
@@ -50,17 +52,17 @@ export function Questions({ session, who, waiting }) {
     const told = waiting.find(({ id }) => id === each.id);
     // The list has it a moment later.
     if (each.method === PERMISSION && !told?.shows) return html`<p class="aside" role="status" key=${each.id}>Loading a question of ${who}…</p>`;
-    return html`<${Guard} key=${each.id}><${QuestionView} asked=${each} who=${who} cwd=${session.cwd} call=${told?.toolCall ?? session.timeline.tool(each.params.toolCall?.toolCallId)?.fields} shows=${told?.shows}
+    return html`<${Guard} key=${each.id}><${QuestionView} asked=${each} who=${who} cwd=${session.cwd} call=${told?.toolCall ?? session.timeline.tool(each.params.toolCall?.toolCallId)?.fields} shows=${told?.shows} mode=${editMode(session)}
       answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(each, result) : undefined} isOpening=${!session.server.isAway}
       stop=${() => session.cancel()} later=${() => setLater((was) => [...was, each.id])} /><//>`;
   })}${asked.length === 0 && (isOffering(isOwn) ? html`<${Offers} fits=${isOwn} />` : hasAsked.current && html`<${Offer} />`)}`;
 }
 
 /**
- * @param {{asked: {id: string, method: string, params: Received, state?: string}, call?: Received, shows?: Shows, who: string, cwd: string, answer?: (result: object) => void, later: () => void, stop?: () => void, isNarrow?: boolean, isOpening?: boolean}} props
+ * @param {{asked: {id: string, method: string, params: Received, state?: string}, call?: Received, shows?: Shows, who: string, cwd: string, mode: EditMode, answer?: (result: object) => void, later: () => void, stop?: () => void, isNarrow?: boolean, isOpening?: boolean}} props
  *   `shows` is what the server says of a request for permission; `answer` is left out while it cannot be answered from here
  */
-export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop, isNarrow = false, isOpening = false }) {
+export function QuestionView({ asked, call, shows, who, cwd, mode, answer, later, stop, isNarrow = false, isOpening = false }) {
   const { method, params } = asked;
   const isBusy = asked.state === "answering";
   const section = useRef(/** @type {HTMLElement | null} */ (null));
@@ -74,14 +76,15 @@ export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop
   const send = answer && ((/** @type {object} */ result, /** @type {string} */ kind, isRule = false) => {
     isDone.current = true;
     answer(result);
-    if (kind === "allow_once") hasAllowed(params.sessionId, asked.id, asText(params.toolCall?.kind ?? call?.kind), isRule);
+    if (kind === "allow_once") hasAllowed(params.sessionId, asked.id, tool, isRule);
   });
   const isPermission = method === PERMISSION;
+  const tool = asText(params.toolCall?.kind ?? call?.kind);
   const View = isPermission ? Permission : params.mode === "url" ? PageView : FormView;
   const isOff = isBusy || !isCalm.value;
   return html`<section class="question" ref=${section} onputoff=${() => isOff || putOff()} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, CUT.brief)}`} aria-busy=${isBusy}>
     <header><span class="lamp" aria-hidden="true"></span><h2>${who} ${shows?.wants ?? "asks"}</h2>${isPermission ? cwd && html`<small title=${cwd}>in ${baseName(cwd)}</small>` : html`<button type="button" class="quiet put-off" onClick=${putOff} disabled=${isOff}>Later</button>`}</header>
-    <${View} id=${asked.id} params=${params} shows=${shows} isNarrow=${isNarrow} answer=${send} later=${putOff} stop=${stop} isBusy=${isOff} />
+    <${View} id=${asked.id} params=${params} shows=${shows} isNarrow=${isNarrow} mode=${tool === "edit" ? mode : null} answer=${send} later=${putOff} stop=${stop} isBusy=${isOff} />
     ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class=${isOpening ? "away" : "aside"} role="status">${isOpening ? "Opening the session…" : "You are offline. You can answer when you are online again."}</p>`}
   </section>`;
 }
@@ -102,7 +105,7 @@ function usePresent(session, question, shows) {
   return present ?? (isAsked ? { ...shows, blocks: shows.blocks.map((block) => (block.kind === "diff" ? { ...block, text: "" } : block)) } : shows);
 }
 
-/** What would happen, and the answers; a yes once all of it could be read. @param {{id: string, params: Received, shows: Shows, isNarrow: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
+/** What would happen, and the answers; a yes once all of it could be read. @param {{id: string, params: Received, shows: Shows, isNarrow: boolean, mode: EditMode, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
 function Permission({ id, params, shows, isNarrow, ...rest }) {
   const scene = usePresent(params.sessionId, id, shows);
   const [opened, setOpened] = useState(/** @type {string[]} */ ([]));
@@ -113,10 +116,11 @@ function Permission({ id, params, shows, isNarrow, ...rest }) {
     <${Answers} id=${id} session=${params.sessionId} options=${scene.options} isWhole=${isWhole} ...${rest} />`;
 }
 
-/** One yes and one no in a row, in our words; all else below, for who asks for it. @param {{id: string, session: string, options: Offer[], isWhole: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
-function Answers({ id, session, options, isWhole, answer, later, stop, isBusy }) {
+/** One yes and one no in a row, in our words; all else below, for who asks for it. @param {{id: string, session: string, options: Offer[], isWhole: boolean, mode: EditMode, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
+function Answers({ id, session, options, isWhole, mode, answer, later, stop, isBusy }) {
   const [isOpen, setOpen] = useState(false);
   const [hasRule, setRule] = useState(false);
+  const [problem, setProblem] = useState("");
   /** @param {string} kind */
   const first = (kind) => options.find((each) => each.kind === `${kind}_once`) ?? options.find((each) => each.kind.startsWith(kind));
   const [yes, no] = [first("allow"), first("reject")];
@@ -138,6 +142,8 @@ function Answers({ id, session, options, isWhole, answer, later, stop, isBusy })
     ${isOpen && html`<div class="rest">${others.map(button)}
       ${stop && html`<button type="button" disabled=${isOff} onClick=${stop}>Stop the turn</button>`}
       <button type="button" class="put-off" disabled=${isBusy} onClick=${later}>Later</button>
+      ${mode && yes?.kind === "allow_once" && html`<button type="button" disabled=${isOff || !isWhole} onClick=${() => (give(yes), void mode.enter().catch((error) => setProblem(error.message)))}>Allow once, and let the agent accept edits from now on, in its mode ${line(mode.name, CUT.name)}</button>`}
+      ${problem && html`<p class="bad" role="alert">${line(problem, CUT.words)}</p>`}
       ${hasRule && yes && html`<button type="button" disabled=${isOff || !isWhole} onClick=${() => give(yes, true)}>Allow once, and choose a rule for the next time</button>`}</div>`}
   </div>`;
 }

@@ -15,6 +15,7 @@ import { html } from "./html.js";
  * @property {string} sessionId
  * @property {boolean} watches
  * @property {boolean} isOff
+ * @property {boolean} isOver  it ended at an upgrade, for the reason in `meaning`
  * @property {boolean} isNew
  * @property {boolean} waits  until it is accepted for this machine and journal
  * @property {string} madeAt

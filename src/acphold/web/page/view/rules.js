@@ -44,7 +44,7 @@ export function Rules() {
     await what().catch((error) => setProblem(error.message));
     setBusy(false);
   };
-  const answering = (rules ?? []).filter((each) => !each.asks);  // those that ask do so while rules are off, too
+  const answering = (rules ?? []).filter((each) => !each.asks && !each.isOver);  // those that ask do so while rules are off, too
   const isOff = answering.length > 0 && answering.every((each) => each.isOff || each.waits);
   const waiting = answering.filter((each) => each.waits);
   /** @param {"on" | "off"} state  "on" accepts those that wait, too */
@@ -69,8 +69,8 @@ export function Rules() {
     ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${() => turn(isOff ? "on" : "off")} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
     ${waiting.length > 0 && html`<p class="offer"><span>${counted(waiting.length, "rule")} made in another journal or on another machine ${waiting.length > 1 ? "wait" : "waits"} until you accept ${waiting.length > 1 ? "them" : "it"} here.</span> <button type="button" disabled=${isBusy || !scopes.includes("rules")} onClick=${() => turn("on")}>Use here</button></p>`}
     ${rules?.length === 0 && html`<p class="empty">No rules. When you allow a command once, the page offers to allow it from now on.</p>`}
-    <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${(rule.isOff && !rule.asks) || rule.waits ? "off" : ""}>
-      <h2><span class="aside">${rule.number}</span> ${coded(line(rule.words, CUT.long))}${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
+    <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${(rule.isOff && !rule.asks) || rule.waits || rule.isOver ? "off" : ""}>
+      <h2><span class="aside">${rule.number}</span> ${coded(line(rule.words, CUT.long))}${[rule.isNew && "new", rule.isOver && "ended", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
       <p><code>${line(rule.text, CUT.long)}</code>: ${coded(line(rule.meaning, CUT.long))}</p>
       <p class="aside">${rule.folder ? `in ${pathLine(rule.folder)}` : "everywhere"} · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), CUT.name)}`}</p>
