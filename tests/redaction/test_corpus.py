@@ -12,9 +12,9 @@ from acphold.safety.redaction.redactor import Redactor
 from acphold.safety.redaction.texts import Chunk
 from tests.redaction.corpus.corpus import cases, harmless, is_readable
 
-LEAST_FOUND = 203
+LEAST_FOUND = 215
 MOST_CHANGED = 0
-"""Of 208 secrets and 100 harmless lines."""
+"""Of 220 secrets and 100 harmless lines."""
 
 
 class Said(NamedTuple):
@@ -59,7 +59,7 @@ def test_nearly_all_secrets_are_found(seed: int) -> None:
             is_readable(secret, text) for secret in case.secrets for text in redacted(case.messages)
         )
     ]
-    assert len(told) == 208
+    assert len(told) == 220
     assert len(told) - len(missed) >= LEAST_FOUND, missed
 
 

@@ -1,4 +1,4 @@
-"""208 secrets in their usual shapes, and a hundred lines without one.
+"""220 secrets in their usual shapes, and a hundred lines without one.
 
 `secrets.txt` has the texts, each under a name: `=== name`, then its lines; `----` begins the next
 message of the same session. Text that nobody may read stands in ⟦ ⟧. No secret is written down:

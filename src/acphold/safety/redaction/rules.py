@@ -131,7 +131,8 @@ _KEYS: Final = {
     r"[A-Za-z0-9]{28,}": (
         "AKCp CLOJARS_ EAAB EAAC EAAG EAAM EZAK EZTK IGQV LTAI4 LTAI5 PMAT- SUA api_org_ cmVmdGtu "
         "cosmo_ csk- dp.audit. dp.ct. dp.pt. dp.sa. dp.scim. dp.st. duffel_live_ duffel_test_ e2b_ "
-        "gho_ ghp_ ghr_ ghs_ ghu_ gsk_ hf_ ico- lin_api_ lin_oauth_ nfb_ nfc_ nfo_ nfp_ nfu_ npm_ "
+        "crsr_ fco_ fcr_ gho_ ghp_ ghr_ ghs_ ghu_ gsk_ hf_ ico- lin_api_ lin_oauth_ napi_ nfb_ "
+        "nfc_ nfo_ nfp_ nfu_ npm_ "
         "ntn_ oy2 p8e- pha_ phr_ phs_ phx_ pnu_ pplx- r8_ rdme_ shpat_ shpca_ shppa_ shpss_ shpua_ "
         "sk_prod_ vca_ vci_ vck_ vcp_ vcr_ xai-"
     ),
@@ -140,6 +141,7 @@ _KEYS: Final = {
     ),
     # The same, and `-` and `_`.
     r"[A-Za-z0-9_-]{20,}": (
+        "bb_live_ bb_test_ ctx7sk- "
         "AIza AQVN BBDC- EAAA GOCSPX- GR1348941 HRKU- SWMKEY-1- SWMTKN-1- access-development- "
         "access-production- access-sandbox- akab- bkua_ cfat_ cfk_ cfut_ dckr_oat_ dckr_pat_ "
         "dnkey- figd_ figo_ figor_ fio-u- fo1_ github_pat_ glagent- glcbt- gldt- glffct- glft- "
@@ -174,8 +176,27 @@ _WHOLE_KEY: Final = 20_200
 _LINES_OF_KEY: Final = 2_048
 """Characters in which a private key ends, and lines of one are recognised."""
 
+_MIXED: Final = r"(?=[A-Za-z_-]{0,20}[0-9])(?=[a-z0-9_-]{0,20}[A-Z])"
+"""Before random letters and digits, and no word."""
+
+_WITHOUT_PREFIX: Final = re.compile(
+    rf"(?<![A-Za-z0-9_])(?:[0-9a-f]{{32}}\.{_MIXED}[A-Za-z0-9]{{16}}"  # Z.ai
+    r"|[1-4][A-Za-z0-9]{26}_[A-Za-z0-9]{20,22})(?![A-Za-z0-9_])"  # ngrok
+)
+"""Keys that nothing begins but themselves."""
+
 _FORMS: Final = (
     SecretRule(KEY, "sk-", _BEGINS + r"sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}"),
+    # ElevenLabs, Cursor, Firecrawl, Modal, Composio (and of ngrok's API), Convex.
+    SecretRule(KEY, "sk_", _BEGINS + r"sk_[0-9a-f]{48}" + _ENDS),
+    SecretRule(KEY, "key_", _BEGINS + r"key_[0-9a-f]{64}" + _ENDS),
+    SecretRule(KEY, "fc-", _BEGINS + r"fc-[0-9a-f]{32}" + _ENDS),
+    *(
+        SecretRule(KEY, letters, rf"{_BEGINS}{letters}{_MIXED}[A-Za-z0-9]{{22}}{_ENDS}")
+        for letters in ("ak-", "as-", "wk-", "ws-")
+    ),
+    SecretRule(KEY, "ak_", rf"{_BEGINS}ak_{_MIXED}[A-Za-z0-9_-]{{16,}}"),
+    SecretRule(KEY, "|eyJ", r"(?<=[a-z0-9])\|(eyJ[A-Za-z0-9+/=_-]{20,})"),
     SecretRule(KEY, "re_", _BEGINS + r"re_(?=\w{0,12}[0-9])[A-Za-z0-9]{6,16}_[A-Za-z0-9]{16,}"),
     # With the name of a configuration.
     SecretRule(KEY, "dp.st.", _BEGINS + r"dp\.st\.[a-z0-9_-]{1,60}\.[A-Za-z0-9]{20,}"),
@@ -311,6 +332,9 @@ def by_form(text: str, budget: Budget) -> Iterator[FoundSecret]:
             if b"PRIVATE" not in b64decode(head):
                 continue
         yield FoundSecret(kind, start, end)
+    budget.spend(4 * len(text))
+    for key in _WITHOUT_PREFIX.finditer(text):
+        yield FoundSecret(KEY, *key.span())
     # And private keys whose beginning is missing.
     for last in _END.finditer(text):
         begin = last.start()

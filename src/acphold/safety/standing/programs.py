@@ -27,6 +27,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from acp_wire.visible_text import exact
 from acphold.safety.standing.folders import leads_out
 from acphold.safety.standing.repositories import NO_SETTINGS, PersonalSettings, why_runs
 
@@ -100,7 +101,8 @@ def read_line(text: str) -> tuple[PlainCommand, ...] | UnreadableLine:
     if len(text) > LENGTH:
         return UnreadableLine(f"the command has more than {LENGTH:,} characters")
     if not text.isascii():
-        if not text.isprintable() or not unicodedata.is_normalized("NFC", text):
+        is_seen = text.isprintable() and exact(text) == text
+        if not is_seen or not unicodedata.is_normalized("NFC", text):
             return UnreadableLine("the command has characters that cannot be seen")
     elif not text.isprintable():
         return UnreadableLine("the command has control characters or several lines")
