@@ -13,7 +13,7 @@ from tests.cli.command_line import CommandLine
 
 SSH = """\
 #!/bin/sh
-for word; do echo "$word"; done
+for word; do echo "$word" >&2; done
 """
 
 
@@ -37,7 +37,7 @@ def test_only_commands_that_print_commands_learn_how_the_machine_is_called_here(
     (tmp_path / "ssh").write_text(SSH)
     (tmp_path / "ssh").chmod(0o755)
     done = acphold.run_as_process(*words, PATH=f"{tmp_path}:/usr/bin:/bin")
-    given = done.out.splitlines()
+    given = [line for line in done.err.splitlines() if line]
     assert given[given.index("--") + 1] == "me@there"
     with monkeypatch.context() as patch:
         patch.setattr(packed_words, "typed_host", "")

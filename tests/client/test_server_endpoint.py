@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve as serve_websockets
 
 import acphold
-from acphold.errors import ConnectionLostError
+from acphold.errors import ConnectionLostError, DeclarationError
 
 
 async def test_a_server_that_nobody_has_paired_with_is_tried_without_a_token(
@@ -120,3 +121,12 @@ async def test_a_redirect_takes_nobody_and_no_token_to_another_server() -> None:
                 pass
     assert came
     assert all(f"127.0.0.1:{here}".encode() in it for it in came)
+
+
+@pytest.mark.parametrize(
+    "serves", [{"files": True}, {"terminals": True}, {"handlers": {"fs/read_text_file": len}}]
+)
+async def test_an_address_gets_no_files_or_terminals_of_this_machine(serves: Any) -> None:
+    with pytest.raises(DeclarationError, match="the agent and its files are there"):
+        async with acphold.connect("https://there.example/acp", **serves):
+            pass

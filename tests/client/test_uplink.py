@@ -14,6 +14,7 @@ from acp_wire.rpc import Peer, Transport
 from acp_wire.schema import AgentMessageChunk
 from acp_wire.transports.streams import memory_pair
 from acphold.client import Options, RemoteAgent, connect, connected_to
+from acphold.client.uplink import Endpoint
 from acphold.conversation.history.timeline import Message
 from acphold.errors import (
     AcpError,
@@ -27,7 +28,7 @@ from tests.client.far_agent import ALL, DEADLINE, FarAgent, Refusal
 from tests.editor import scripted_agent
 
 
-class Lives:
+class Lives(Endpoint):
     """A far end that is another agent each time it is opened; None is one that cannot start."""
 
     name = "far"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.editor import scripted_agent
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import text
 from tests.interop.model_endpoint import ModelEndpoint
@@ -126,6 +128,50 @@ async def test_an_editor_reaches_an_agent_over_a_real_ssh(
         await asyncio.to_thread(
             run, place, "ssh", "there", shlex.join([*ACPHOLD, "agent", "stop", "--all", "--yes"])
         )
+
+
+async def test_over_a_real_ssh_an_agent_edits_and_runs_commands_on_its_own_machine(
+    place: Place, tmp_path: Path
+) -> None:
+    names = ("ACPHOLD_", "XDG_")
+    there = {
+        **{key: value for key, value in place.environment().items() if key.startswith(names)},
+        **{"PATH": f"{PROGRAMS}:/usr/bin:/bin", "ACPHOLD_MACHINE": "far"},
+    }
+    edited, secret = place.work / "edited", tmp_path / "secret"
+    (place.work / "read").write_text("of the far machine")
+    secret.write_text("of the near machine")
+    printed = {"command": "sh", "args": ["-c", "echo $ACPHOLD_MACHINE >ran"]}
+    steps = [
+        {"ask": ["fs/write_text_file", {"path": str(edited), "content": "by the agent"}]},
+        {"ask": ["fs/read_text_file", {"path": str(place.work / "read")}]},
+        {"ask": ["fs/read_text_file", {"path": str(secret)}]},
+        {"ask": ["terminal/create", printed | {"cwd": str(place.work)}]},
+        {"ask": ["_vendor/run", printed]},
+    ]
+    with ssh_server(tmp_path, there) as programs:
+        path = f"{programs}:{os.environ['PATH']}"
+        command = [*ACPHOLD, "connect", "there", "--", *scripted_agent()]
+        async with place.client(command, PATH=path) as editor:
+            await editor.call("initialize", introduction(terminal=True))
+            session_id = (await editor.call("session/new", opening(place.work)))["sessionId"]
+            await editor.call("session/prompt", prompt(session_id, json.dumps(steps)))
+            answers = said(editor, session_id)
+            assert editor.asked == []
+            ran = place.work / "ran"
+            await editor.until(lambda: ran.exists() and ran.read_text() == "far\n")
+        await asyncio.to_thread(
+            run,
+            place,
+            str(programs / "ssh"),
+            "there",
+            shlex.join([*ACPHOLD, "agent", "stop", "--all", "--yes"]),
+        )
+    assert edited.read_text() == "by the agent"
+    assert "of the far machine" in answers
+    assert "of the near machine" not in answers
+    assert "terminalId" in answers
+    assert "-32601" in answers
 
 
 def run(place: Place, *command: str) -> str:

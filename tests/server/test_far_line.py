@@ -74,7 +74,7 @@ async def line_to(
     async def dial() -> Transport:
         raise AssertionError("the connection holds")
 
-    line = FarLine(client, dial, "there", limit, near, introduction=b"{}")
+    line = FarLine(client, dial, "there", limit, near, "process", introduction=b"{}")
     line.follow("s", OpenSession(b"{}", 1))
     async with (
         connected(owner),
@@ -195,7 +195,14 @@ async def test_a_session_is_asked_for_again_where_that_may_help_and_never_at_an_
 ) -> None:
     client, owner = Client(), Opening(refusal)
     line = FarLine(
-        client, owner.dial, "there", 10_000, None, introduction=b"{}", follows_owner=is_followed
+        client,
+        owner.dial,
+        "there",
+        10_000,
+        None,
+        "process",
+        introduction=b"{}",
+        follows_owner=is_followed,
     )
     line.follow("s", OpenSession(b'{"_meta":{"acphold/after":1}}', 5))
     async with asyncio.timeout(DEADLINE), beside(line.run(), "line"):
@@ -224,7 +231,7 @@ async def test_an_update_that_arrives_with_the_answer_to_resume_moves_the_positi
                 lines += b'{"jsonrpc":"2.0","method":"session/update","params":%b}\n' % params
             far.send(lines)
 
-    line = FarLine(Client(), dial, "there", 10_000, near, introduction=b"{}")
+    line = FarLine(Client(), dial, "there", 10_000, near, "process", introduction=b"{}")
     line.follow("s", opened)
     async with asyncio.timeout(DEADLINE), beside(line.run(), "line"), beside(owner(), "owner"):
         while not line.is_connected:  # noqa: ASYNC110 - in a few steps

@@ -18,6 +18,7 @@ from acphold.client.remote_agent import RemoteAgent
 from acphold.client.uplink import Endpoint, Uplink, UplinkSettings
 from acphold.errors import DeclarationError
 from acphold.extras import require_loop
+from acphold.live.agents.client_methods import Knows, client_row
 from acphold.live.agents.wrapped import START_TIMEOUT
 from acphold.serve_options import ServeOptions
 from acphold.version import __version__
@@ -78,6 +79,8 @@ async def connect(
     of certificates to trust. Raises ConnectionLostError, RemoteRefusalError. Experimental: the
     remote transport is a draft.
 
+    The agent's files and terminals are there: `files`, `terminals` raise DeclarationError.
+
     `session` in place of a command leads to the process that owns it; `load_session` or
     `resume_session` attaches to it. Raises UnknownSessionError, ConnectionLostError if none does,
     or it does not answer.
@@ -121,12 +124,19 @@ async def connect(
     elif len(words) == 1 and is_url(words[0]):
         from acphold.client.far_line import ServerEndpoint  # imports TLS
 
+        here = [it for it in options.get("handlers", {}) if client_row(it).by == "workspace"]
+        if options.get("files") or options.get("terminals") or here:
+            raise DeclarationError(
+                "connect serves no files and no terminals of this machine to an address: the "
+                "agent and its files are there"
+            )
         endpoint = ServerEndpoint(
             words[0],
             token,
             seconds=start_timeout,
             limit=max_message,
             ca=None if ca is None else os.fspath(ca),
+            knows=_extensions(options),
         )
     else:
         if token is not None or ca is not None:
@@ -154,6 +164,13 @@ async def connect(
             endpoint = ProgramEndpoint(program)
     async with connected_to(endpoint, **options) as agent:
         yield agent
+
+
+def _extensions(options: Options) -> Knows:
+    """Return True for what the program itself answers or hears, wherever it comes from."""
+    if options.get("on_notification") is not None:
+        return bool
+    return options.get("handlers", {}).__contains__
 
 
 @asynccontextmanager
@@ -195,6 +212,7 @@ async def connected_to(
         turn_silence=options.get("silence"),
         cancel_grace=options.get("cancel_grace", bounds.CANCEL_GRACE_SECONDS),
         limit=options.get("max_message", MAX_MESSAGE),
+        knows=_extensions(options),
     )
     uplink = Uplink(endpoint, Duties(answers), settings)
     try:

@@ -42,7 +42,7 @@ class ProgramStart(Struct, frozen=True, kw_only=True):
         return (2,) if self.show_stderr else ()
 
 
-class ProgramEndpoint:
+class ProgramEndpoint(Endpoint):
     """A program that we start and end.
 
     Error messages name `called` instead, if given; `is_acphold` is set for `acphold wrap`, whose

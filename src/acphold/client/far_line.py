@@ -21,6 +21,7 @@ from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.extras import require
 from acphold.live.agents.capabilities import ClientOffer, offer_of
+from acphold.live.agents.client_methods import Knows, Place, knows_none
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.reconnection import OpenTransport
 
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 class FarClient:
     """The client at the near end of a line: its messages come over a transport.
 
-    `dial`, `name`, `limit` and `connection` as in `FarLine`.
+    `dial`, `name`, `limit`, `connection`, `place` and `knows` as in `FarLine`.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class FarClient:
         name: str,
         limit: int,
         connection: Transport,
+        place: Place = "network",
+        knows: Knows = knows_none,
     ) -> None:
         self.offer = ClientOffer()
         self._peer = peer = Peer(client, self, name="client", limit=limit)
         self.send, self.drain, self.ask, self.tell = peer.send, peer.drain, peer.call_raw, peer.tell
-        self._line = FarLine(self, dial, name, limit, connection)
+        self._line = FarLine(self, dial, name, limit, connection, place, knows=knows)
 
     @property
     def is_lost(self) -> bool:
@@ -85,7 +88,9 @@ class FarClient:
 
 
 class ServerEndpoint(Endpoint):
-    """The server at a URL; a lost connection to it is replaced (`live.server.far_line`)."""
+    """The server at a URL; a lost connection to it is replaced (`live.server.far_line`). `knows` as
+    there.
+    """
 
     is_acphold = True
     is_repeatable = True
@@ -98,6 +103,7 @@ class ServerEndpoint(Endpoint):
         seconds: float,
         limit: int = MAX_MESSAGE,
         ca: str | None = None,
+        knows: Knows = knows_none,
     ) -> None:
         require("serve", "a connection to a server")
         try:
@@ -106,13 +112,14 @@ class ServerEndpoint(Endpoint):
         except ValueError as exc:
             raise errors.DeclarationError(str(exc)) from None
         self._limit = limit
+        self._knows = knows
         self._line: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:
         await self.aclose()
         connection = await self._dial()
         ours, theirs = memory_pair()
-        line = FarClient(theirs, self._dial, self.name, self._limit, connection)
+        line = FarClient(theirs, self._dial, self.name, self._limit, connection, knows=self._knows)
         self._line = asyncio.create_task(line.run(), name="far line")
         return ours
 

@@ -124,7 +124,7 @@ class OwnerEndpoint(Endpoint):
                 f"session {self._session_id!r} is not live in any process; connect with the "
                 "command of its agent, and load the session"
             )
-        _, self._transport = found
+        _, self._transport, self.place = found
         return self._transport
 
     async def how_it_ended(self) -> AcpError:

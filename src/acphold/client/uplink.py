@@ -31,7 +31,13 @@ from acphold.client.inbox import Backpressure
 from acphold.conversation.history.children import child_entry, child_of_update
 from acphold.conversation.history.entries import CHILD
 from acphold.conversation.history.raw_update import BEGUN, update_kind
-from acphold.live.agents.capabilities import QUEUE, QUEUE_METHOD
+from acphold.live.agents.capabilities import (
+    QUEUE,
+    QUEUE_METHOD,
+    answer_from_afar,
+    introduction_for_afar,
+)
+from acphold.live.agents.client_methods import FAR, Knows, Place, knows_none, may_ask, may_tell
 from acphold.live.agents.extensions import STEERING, is_injected, steering_params
 from acphold.live.agents.interface import Updates, runs, session_of, update_of
 from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize, printed
@@ -85,6 +91,9 @@ class Endpoint(Protocol):
     cwd: str | None = None
     """The default folder of its sessions; known once it was opened."""
 
+    place: Place = "process"
+    """Where it is; known once it was opened."""
+
     is_acphold: bool
     """True if acphold answers there, for an agent: its errors need no further words."""
 
@@ -118,6 +127,7 @@ class UplinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     turn_silence: float | None = None
     cancel_grace: float = bounds.CANCEL_GRACE_SECONDS
     limit: int = MAX_MESSAGE
+    knows: Knows = knows_none
 
 
 class Uplink:
@@ -232,6 +242,7 @@ class Uplink:
 
     async def _introduce(self, peer: Peer) -> schema.InitializeResponse:
         can = self.settings.capabilities
+        is_far = self._endpoint.place in FAR
         request = schema.InitializeRequest(
             protocol_version=schema.PROTOCOL_VERSION,
             # With our requests to an acphold at the other end; other agents ignore them.
@@ -241,9 +252,11 @@ class Uplink:
             client_info=self.settings.client_info,
         )
         try:
-            answer = await peer.call_raw(
-                schema.INITIALIZE.name, schema.encode(request), seconds=self.settings.start_timeout
-            )
+            raw = schema.encode(request)
+            params = introduction_for_afar(raw) if is_far else raw
+            seconds = self.settings.start_timeout
+            answer = await peer.call_raw(schema.INITIALIZE.name, params, seconds=seconds)
+            answer = answer_from_afar(answer) if is_far else answer
             return parse_initialize(self.name, answer)
         except errors.SilentPeerError:
             problem = (
@@ -404,7 +417,8 @@ class Uplink:
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         """Handle notifications; called by the Peer."""
         self._signs += 1
-        for event in runs(batch):
+        place, knows = self._endpoint.place, self.settings.knows
+        for event in runs([it for it in batch if may_tell(place, it.method, knows)]):
             if isinstance(event, Updates):
                 self._hear(event)
                 continue
@@ -476,6 +490,8 @@ class Uplink:
     async def on_request(self, request: Request) -> bytes:
         """Answer a request; called by the Peer. A sub-agent's request counts as its session's."""
         self._signs += 1
+        if not may_ask(self._endpoint.place, request.method, self.settings.knows):
+            raise errors.MethodNotFoundError(request.method)
         session_id = session_id_in(request.params) or ""
         session = self.sessions.get(session_id)
         if session is None:

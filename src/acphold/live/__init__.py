@@ -4,7 +4,7 @@ Begin with `hub/session.py` and `hub/attachment.py`.
 """
 
 EXPORTS = """
-    agents.capabilities agents.extensions agents.identity
+    agents.capabilities agents.client_methods agents.extensions agents.identity
     agents.interface agents.wrapped
     hub.alerts hub.annotations hub.bounds hub.choices hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_trees

@@ -160,13 +160,20 @@ def place_at(connection: socket.socket) -> str | None:
         os.close(descriptor)
 
 
+class ProcessTransport(PipeTransport):
+    """The transport to a process of this user that listens on a socket; `is_here` if that runs in
+    this place."""
+
+    is_here = False
+
+
 def socket_transport(connection: socket.socket, arrived: bytes = b"") -> PipeTransport:
     """Return the transport over a connected socket, which it takes and closes; raises OSError."""
     writes = os.dup(connection.fileno())
     return PipeTransport(connection.detach(), writes, arrived)
 
 
-async def connect(path: str, seconds: float) -> PipeTransport:
+async def connect(path: str, seconds: float) -> ProcessTransport:
     """Connect to the process that listens at `path`.
 
     Raises ConnectionLostError if nothing listens there, or another user's process does, or if the
@@ -186,7 +193,13 @@ async def connect(path: str, seconds: float) -> PipeTransport:
                 raise OSError(status, os.strerror(status))
             if credentials(connection).uid != os.getuid():
                 raise ConnectionLostError(f"{path} belongs to another user")
-            return socket_transport(connection)
+            is_here = False
+            with suppress(OSError):  # it has gone, or hides
+                is_here = is_ours(connection)
+            writes = os.dup(connection.fileno())
+            transport = ProcessTransport(connection.detach(), writes)
+            transport.is_here = is_here
+            return transport
     except TimeoutError:
         raise SilentPeerError(f"{path}: the process there accepts no connection") from None
     except OSError as exc:

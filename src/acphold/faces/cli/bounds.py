@@ -38,6 +38,9 @@ DAEMON_ACCEPT_SECONDS: Final = 10.0
 SERVER_SECONDS: Final = 15.0
 """Longest wait for an answer of a server."""
 
+SSH_END_SECONDS: Final = 10.0
+"""Longest wait for an ssh to end by itself once its streams are closed."""
+
 MOVE_END_SECONDS: Final = 10.0
 """Longest wait for the other end of a move to exit, after its connection was lost."""
 

@@ -1,4 +1,4 @@
-"""Servers far away, for the commands: pairing with one, and connecting an editor to it."""
+"""Other machines, for the commands: pairing with a server, and connecting an editor."""
 
 from __future__ import annotations
 
@@ -7,30 +7,40 @@ import os
 import shlex
 import socket
 import sys
-from typing import Final
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from acp_wire.rpc import MAX_MESSAGE
-from acp_wire.tasks import beside, first
+from acp_wire.processes.exit_status import describe
+from acp_wire.rpc import MAX_MESSAGE, Transport
+from acp_wire.tasks import beside, first, timeout
 from acp_wire.transports.dial import Dial
 from acp_wire.transports.known_servers import known_servers, origin_of
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.route import TOKEN_VARIABLE, Route, explanation
 from acp_wire.transports.stdio import claim_stdio
 from acphold.client.far_line import FarClient
-from acphold.errors import AcpError, RemoteRefusalError
+from acphold.errors import AcpError, AgentStartError, RemoteRefusalError
 from acphold.extras import require
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.terminal_text import tell, visible
+from acphold.live.agents.client_methods import Place
+from acphold.live.server.reconnection import OpenTransport
 from acphold.live.server.service import refuse, stop_at_signals
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
 
 WRONG_CODE: Final = (
     "it does not accept this code: each code is for one device and ten minutes; "
     "`acphold access pair` there prints a new one"
 )
 NO_PAIRING: Final = "there is no `acphold serve` at this address"
+
+Reached = tuple[OpenTransport, str, Transport]
 
 
 async def serve_editor(server: FarServer) -> int:
@@ -50,11 +60,48 @@ async def serve_editor(server: FarServer) -> int:
 
 
 async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
+    async def reach() -> Reached:
+        dial = await _dial_to(server)
+        return dial, origin_of(server.url), await dial()
+
+    return await _serve_line(streams, reach, "network")
+
+
+async def serve_over_ssh(
+    host: str, ssh: Process, pipes: tuple[int, int], streams: tuple[int, int]
+) -> int:
+    """Connect an editor on these streams to the `wrap` at the far end of a running ssh, as far as
+    that may; return the exit code of ssh."""
+
+    async def end() -> int:
+        with suppress(TimeoutError):
+            async with timeout(bounds.SSH_END_SECONDS):
+                return await ssh.wait()
+        ssh.kill()
+        return await ssh.wait()
+
+    async def ended() -> Transport:
+        """Raise AgentStartError once ssh has ended: it is not begun again."""
+        raise AgentStartError(f"the connection to {host} has ended ({describe(await end())})")
+
+    async def reach() -> Reached:
+        return ended, host, PipeTransport(*pipes)
+
+    with suppress(AgentStartError):
+        await _serve_line(streams, reach, "ssh")
+    return await end()
+
+
+async def _serve_line(
+    streams: tuple[int, int], reach: Callable[[], Awaitable[Reached]], place: Place
+) -> int:
+    """Connect an editor on these streams to what `reach` leads to: a way to connect again, a name,
+    and the first connection."""
     editor = PipeTransport(*streams)
     stop = stop_at_signals()
     try:
-        dial = await _dial_to(server)
-        line = FarClient(editor, dial, origin_of(server.url), MAX_MESSAGE, await dial())
+        dial, name, connection = await reach()
+        line = FarClient(editor, dial, name, MAX_MESSAGE, connection, place=place)
     except AcpError as exc:
         tell(f"acphold connect: {exc}")
         await refuse(editor, exc, stop)

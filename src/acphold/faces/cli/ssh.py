@@ -6,18 +6,24 @@ here, with the user's ssh settings for HOST.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from acp_wire.processes.program import become
 from acp_wire.transports.known_servers import is_url
-from acphold.errors import SettingsError
+from acp_wire.transports.stdio import claim_stdio
+from acphold.errors import AgentStartError, SettingsError
 from acphold.faces.cli import options, packed_words
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.parser import Parser
 from acphold.faces.cli.servers import server_at
 from acphold.faces.cli.terminal_text import on_one_line
+from acphold.machine.own_program import start_beside
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
 
 SCRIPT = (
     'PATH="$PATH:$HOME/.local/bin"; command -v acphold >/dev/null || { echo "acphold: not '
@@ -76,11 +82,24 @@ def ssh_command(
     return ["ssh", *how, "--", host, there]
 
 
-def become_ssh(
-    host: str, words: Sequence[str], *, terminal: bool = False, typed: bool = True
-) -> NoReturn:
+def become_ssh(host: str, words: Sequence[str], *, terminal: bool = False) -> NoReturn:
     """Replace this process by `acphold` with these words there; AgentStartError."""
-    become(ssh_command(host, words, terminal=terminal, typed=typed))
+    become(ssh_command(host, words, terminal=terminal, typed=True))
+
+
+async def start_ssh(host: str, words: Sequence[str]) -> tuple[Process, tuple[int, int]]:
+    """Start `acphold` with these words there, in our process group: ssh may ask on our terminal.
+    Return our descriptors to read from it and to write to it, too. Raises AgentStartError."""
+    command = ssh_command(host, words, terminal=False, typed=False)
+    (its_stdin, writing), (reading, its_stdout) = os.pipe(), os.pipe()
+    try:
+        process = await start_beside(command, stdin=its_stdin, stdout=its_stdout)
+    except OSError as exc:
+        raise AgentStartError(f"cannot run ssh: {exc.strerror}") from None
+    finally:
+        os.close(its_stdin)
+        os.close(its_stdout)
+    return process, (reading, writing)
 
 
 @command("connect", "{URL | NAME | HOST {AGENT | -- CMD...}}")
@@ -102,6 +121,8 @@ async def connect(
     With HOST this is `ssh HOST acphold wrap -- CMD`, using your own ssh settings: the
     agent, its files and the journal are there, and keep running when the connection breaks. AGENT
     is a name from the settings file on that machine.
+
+    Nothing there can read a file or run a command here.
 
     URL is the address that `acphold serve` prints there. Use the one with the code once, to pair
     this machine; after that the address alone is enough, or the name of its host.
@@ -130,4 +151,8 @@ async def connect(
     if agent is not None and program:
         raise UsageError("give the name of an agent on that machine, or its command after `--`")
     words = [agent] if agent is not None else ["--", *program]
-    become_ssh(host, ["wrap", *words], typed=False)
+    streams = claim_stdio()
+    ssh, pipes = await start_ssh(host, ["wrap", *words])
+    from acphold.faces.cli.remote import serve_over_ssh  # late: ssh is on its way meanwhile
+
+    return await serve_over_ssh(host, ssh, pipes, streams)

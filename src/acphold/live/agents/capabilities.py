@@ -40,6 +40,9 @@ from acp_wire.schema import splice
 from acphold.conversation.history.display_terminals import PRINTED
 from acphold.conversation.history.raw_update import (
     BEGUN,
+    array,
+    encode_object,
+    items,
     kinds_to_withhold,
     members,
     meta_without_marks,
@@ -100,6 +103,16 @@ GUEST = "acphold/guest"
 KEEPS_SESSIONS = "acphold/keepsSessions"
 """The key of `agentCapabilities._meta` by which an agent of the library says that it has a
 journal."""
+
+ELSEWHERE = "acphold/elsewhere"
+"""The key there by which the near end of an ssh says what of WORKSPACE its client has offered: an
+agent at the far end has it from acphold there."""
+
+WORKSPACE = ("fs", "terminal")
+"""Capabilities of a client for agents on its own machine alone."""
+
+TERMINAL_AUTH = "terminal-auth"
+"""The `_meta` key, of clients and of ways to sign in, of an older draft of `auth.terminal`."""
 
 KEPT_IN_FRONT = "acphold/keptInFront"
 """The `_meta` key by which an acphold in front of it names the journal in which it keeps a session
@@ -230,6 +243,45 @@ def introduction_for_agent(params: bytes) -> bytes:
     if can.startswith(b"{") and (clean := air.without_replay_end(_without_ours(can))) != can:
         told["clientCapabilities"] = clean
     return splice(params, told)
+
+
+def introduction_for_afar(params: bytes, *, over_ssh: bool = False) -> bytes:
+    """Return the params of `initialize` for another machine: nothing in them is for agents on this
+    one alone. `over_ssh`, the acphold there is told what it gives its agent instead."""
+    can = object_in(params, "clientCapabilities")
+    theirs = members(can)
+    offered = {name: theirs[name] for name in WORKSPACE if name in theirs}
+    marks = {TERMINAL_AUTH: None, ELSEWHERE: encode_object(offered) if over_ssh else None}
+    changes: dict[str, bytes | None] = dict.fromkeys(WORKSPACE)
+    if "auth" in theirs:
+        changes["auth"] = splice(object_in(can, "auth"), {"terminal": None})
+    if over_ssh or "_meta" in theirs:
+        changes["_meta"] = splice(object_in(can, "_meta"), marks)
+    return within(params, ("clientCapabilities",), changes)
+
+
+def with_workspace_here(params: bytes) -> bytes:
+    """Return the params of `initialize` for the agent of a client at the near end of an ssh: it
+    has files and terminals of this machine."""
+    said = members(object_in(params, *ASKED, ELSEWHERE))
+    offered: dict[str, bytes | None] = {name: said[name] for name in WORKSPACE if name in said}
+    return within(params, ("clientCapabilities",), offered) if offered else params
+
+
+def answer_from_afar(answer: bytes) -> bytes:
+    """Return another machine's answer to `initialize`, with those ways to sign in that run nothing
+    on this one."""
+    methods = []
+    for raw in items(members(answer).get("authMethods", b"[]")):
+        parts = members(raw)
+        if "type" not in parts or string(parts["type"]) == "agent":
+            known = ("id", "name", "description", "type")
+            methods.append(encode_object({it: parts[it] for it in known if it in parts}))
+    return (
+        splice(answer, {"authMethods": array(methods)})
+        if "authMethods" in members(answer)
+        else answer
+    )
 
 
 def keeps_positions(answer: bytes) -> bool:

@@ -25,8 +25,6 @@ from msgspec import Raw, Struct, field
 from acp_wire.rpc import CutNotification, NotificationReceived
 from acp_wire.rpc.requests import Answer, PendingCall
 from acp_wire.schema import (
-    CREATE_ELICITATION,
-    REQUEST_PERMISSION,
     UPDATE,
     AgentCapabilities,
     splice,
@@ -34,7 +32,6 @@ from acp_wire.schema import (
 from acp_wire.schema.splice import json_value, session_id_in
 from acp_wire.surroundings import Surroundings
 from acphold.conversation.history.raw_update import (
-    OUR_METHODS,
     may_have_marks,
     members,
     message_without_marks,
@@ -43,6 +40,7 @@ from acphold.conversation.history.raw_update import (
 )
 from acphold.errors import AgentExitedError, AgentStartError, AgentTimeoutError
 from acphold.live.agents.capabilities import answer_without_agent
+from acphold.live.agents.client_methods import client_row, may_tell
 from acphold.live.agents.terms import Terms
 
 log = logging.getLogger(__name__)
@@ -83,10 +81,6 @@ class Unheard(Struct, frozen=True, gc=False):
     problem: str
 
 
-DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
-"""Requests that a person decides: every attached client may answer."""
-
-
 class AgentRequest(Struct, frozen=True, gc=False):
     """A request of the agent to a client; `child` is the id of the sub-agent that asks, if any."""
 
@@ -96,8 +90,8 @@ class AgentRequest(Struct, frozen=True, gc=False):
 
     @property
     def is_decision(self) -> bool:
-        """True if a person has to decide this."""
-        return self.method in DECISIONS
+        """True if a person has to decide this: every attached client may answer."""
+        return client_row(self.method).by == "person"
 
 
 Event = Updates | Unheard | Notified
@@ -332,7 +326,7 @@ def runs(
                 yield Updates(session_id, kind, raws)
             session_id, kind, raws = "", "", []
             method, params = notification.method, notification.params
-            if unmarked and method.startswith(OUR_METHODS):
+            if unmarked and not may_tell("agent", method):
                 log.warning("dropped %s: it is not for an agent to say", method)
                 continue
             yield Notified(method, message_without_marks(params) if may_be_marked else params)

@@ -34,7 +34,7 @@ from acp_wire.tasks import TaskSet, finish, timeout
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
 from acphold.conversation.history import raw_update
-from acphold.conversation.history.raw_update import OUR_METHODS, message_without_marks, string
+from acphold.conversation.history.raw_update import message_without_marks, string
 from acphold.journal.lineage import identity
 from acphold.known_agents import TERMS_VARIABLES
 from acphold.live.agents.air import index_methods
@@ -44,6 +44,7 @@ from acphold.live.agents.capabilities import (
     keeps_sessions,
     with_front_journal,
 )
+from acphold.live.agents.client_methods import may_ask
 from acphold.live.agents.identity import agent_key, display_name, recognize
 from acphold.live.agents.interface import (
     AgentCall,
@@ -483,7 +484,7 @@ class ProcessAgent(HubAgent):
                 pass  # it has ended: the next request will fail
 
     async def on_request(self, request: Request) -> bytes:
-        if request.method.startswith(OUR_METHODS):
+        if not may_ask("agent", request.method):
             raise errors.MethodNotFoundError(request.method)
         params = message_without_marks(request.params)
         return await self._listener.answer(AgentRequest(request.method, params))

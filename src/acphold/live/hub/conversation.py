@@ -27,6 +27,7 @@ from acphold.conversation.history.raw_update import (
 )
 from acphold.conversation.history.titles import title_of_words
 from acphold.live.agents import air
+from acphold.live.agents.client_methods import client_row
 from acphold.live.agents.interface import AgentRequest, Notified, Updates, update_of, with_update
 from acphold.live.hub import choices
 from acphold.live.hub.agent_session import AgentSession, Children, Setup, Voice
@@ -36,7 +37,6 @@ from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.frames import EMPTY_UPDATE
 from acphold.live.hub.publication import Publication
 from acphold.live.hub.questions import (
-    SERVICES,
     Questions,
     can_answer,
     covers,
@@ -314,7 +314,7 @@ class Conversation:
             running = self.turns.running
             client = None if running is None else running.client
             await self.session.outage.until_running()
-            if asked.method.startswith(SERVICES):
+            if client_row(asked.method).by == "workspace":  # one client, not all that are attached
                 return await self.services.answer(asked, client)
             # An extension's request goes to the client that prompted, otherwise to the clients that
             # are attached.

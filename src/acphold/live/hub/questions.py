@@ -67,9 +67,6 @@ FORM, URL = b'"form"', b'"url"'
 
 TERMINAL_METHODS = "terminal/"
 
-SERVICES = ("fs/", TERMINAL_METHODS)
-"""Work that a client does for the agent: one client, once, not all that are attached."""
-
 
 class Reply(Struct, frozen=True):
     """The outcome of a request: a `result`, or an `error`; `client` gave it, if one did, under its

@@ -24,8 +24,10 @@ from acphold.journal.intentions import change_queue
 from acphold.journal.journal import Journal, Owners, other_owner
 from acphold.journal.owners import At, clock
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
+from acphold.live.agents.client_methods import Place
 from acphold.live.reading import bounds
 from acphold.machine.addresses import are_here, can_be_tried, connect
+from acphold.machine.unix import ProcessTransport
 from acphold.version import __version__
 
 PRESENCE = "_acphold/presence"
@@ -115,8 +117,9 @@ class OwnerAwayError(errors.ConnectionLostError):
 
 async def dial_owner(
     journal: Owners, session_id: str, limit: int = MAX_MESSAGE
-) -> tuple[At, Transport] | None:
-    """Connect to the other process that owns a session; None if no other does.
+) -> tuple[At, Transport, Place] | None:
+    """Connect to the other process that owns a session; None if no other does. It is at the place
+    that the transport leads to, whatever the journal says.
 
     Raises OwnerAwayError if it cannot be reached now, HeldElsewhereError if it never can,
     UnknownSessionError, and JournalError.
@@ -128,7 +131,9 @@ async def dial_owner(
         # A connection to a process that was stopped can be made, too.
         if are_here(addresses) and not await is_answering(addresses, seconds):
             raise errors.SilentPeerError("it does not answer")
-        return whose, await connect(addresses, seconds, limit)
+        transport = await connect(addresses, seconds, limit)
+        is_here = isinstance(transport, ProcessTransport) and transport.is_here
+        return whose, transport, "process" if is_here else "network"
     except errors.ConnectionLostError as problem:
         why = f"{problem}" if addresses else "it shares no session"
         why = f"cannot be reached from here: {why}. Close it there, or try again"

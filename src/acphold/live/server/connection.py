@@ -26,7 +26,8 @@ from acphold.conversation.history.raw_update import members, string
 from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
 from acphold.live.agents import capabilities
-from acphold.live.agents.interface import DECISIONS, HubAgent
+from acphold.live.agents.client_methods import client_row
+from acphold.live.agents.interface import HubAgent
 from acphold.live.agents.terms import Terms
 from acphold.live.hub.desk import Desk
 from acphold.live.server import bounds
@@ -167,7 +168,7 @@ class ClientConnection:
         elif method == MCP_MESSAGE:
             params = self._servers.for_client(params)
         answer = await self.peer.call_raw(method, params)
-        if method in DECISIONS:
+        if client_row(method).by == "person":
             self._principal.note("answer", session_id_in(params))
         session_id = session_id_in(params) if self._own.are_shared else None
         if "manage" not in (scopes := self._scopes_for(session_id)):
@@ -331,7 +332,8 @@ class ClientConnection:
             if "prompt" in may and guest_of is not None:  # it may start only that session's agent
                 row = await row_of(self._hub.journal, guest_of)
                 starts = row is not None and row.agent == desk.agent.key
-            answer = await desk.initialize(told, starts=starts, anew=is_repeated)
+            for_agent = capabilities.with_workspace_here(told)
+            answer = await desk.initialize(for_agent, starts=starts, anew=is_repeated)
             if desk.surroundings is not None and desk.agent.terms:
                 # Those of its editor, which may have come back: nobody else comes to this desk.
                 self.terms[desk.agent.key] = desk.agent.terms

@@ -37,7 +37,14 @@ from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import beside, first
 from acphold import errors
 from acphold.conversation.history.replay import Replayed
-from acphold.live.agents.capabilities import QUEUE_METHOD, asking_for_positions, keeps_positions
+from acphold.live.agents.capabilities import (
+    QUEUE_METHOD,
+    answer_from_afar,
+    asking_for_positions,
+    introduction_for_afar,
+    keeps_positions,
+)
+from acphold.live.agents.client_methods import FAR, Knows, Place, knows_none, may_ask, may_tell
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.annotations import missing_update, notice
 from acphold.live.hub.attachment import LineClient
@@ -77,7 +84,8 @@ class FarLine:
 
     `introduction` are the params of the client's `initialize`, if it was answered elsewhere. A line
     that `follows_owner` is for one session: it connects again if the other process is not the owner
-    any more, or cannot open the session now.
+    any more, or cannot open the session now. The other process is at `place`, which decides what it
+    may ask (`agents.client_methods`); `dial` may change it. `knows` are extensions of the client.
     """
 
     def __init__(
@@ -87,12 +95,16 @@ class FarLine:
         name: str,
         limit: int,
         first_connection: Transport | None,
+        place: Place,
         *,
         introduction: bytes | None = None,
         follows_owner: bool = False,
+        knows: Knows = knows_none,
     ) -> None:
         self._client = client
         self._connection = Reconnection(dial, name, first_connection, self.notify_client)
+        self.place = place
+        self._knows = knows
         self._name = name
         self._limit = limit
         self._server: Peer | None = None
@@ -162,7 +174,7 @@ class FarLine:
             self._is_restoring = True
             introduced = await server.call_raw(
                 schema.INITIALIZE.name,
-                asking_for_positions(self._introduction),
+                self._introduce(self._introduction),
                 seconds=bounds.REOPEN_SECONDS,
             )
             self._line.knows_positions = keeps_positions(introduced)
@@ -172,6 +184,12 @@ class FarLine:
             if self._follows_owner and exc.code in PASSING:
                 raise errors.ConnectionLostError(str(exc)) from exc
             raise
+
+    def _introduce(self, params: bytes) -> bytes:
+        """Return the params of the client's `initialize`, as the other process gets them."""
+        if self.place in FAR:
+            params = introduction_for_afar(params, over_ssh=self.place == "ssh")
+        return asking_for_positions(params)
 
     def _go_on(self, server: Peer) -> None:
         """Go on over a new connection, where the sessions are open: send what is pending."""
@@ -395,7 +413,7 @@ class FarLine:
         method, params = asked.method, asked.params
         place = self._line.send(asked)
         if method == schema.INITIALIZE.name:
-            params = asking_for_positions(params)
+            params = self._introduce(params)
         elif method == schema.PROMPT.name:
             after = None if place is None else place.position
             params = with_sent(params, Sent(asked.sent_id, after))
@@ -416,6 +434,7 @@ class FarLine:
                 return
             if result is not None and asked.method == schema.INITIALIZE.name:
                 self._line.knows_positions = keeps_positions(result)
+                answer = answer_from_afar(result) if self.place in FAR else result
             asked.request.reply(answer)
             asked.on_answered()
 
@@ -443,7 +462,10 @@ class FarLine:
     # -- messages of the other process -------------------------------------------------------
 
     async def on_request(self, request: Request) -> bytes | None:
-        """Return the client's answer; None if the client has gone."""
+        """Return the client's answer; None if the client has gone. Refused if the client's machine
+        does nothing of the kind for the other one: MethodNotFoundError."""
+        if not may_ask(self.place, request.method, self._knows):
+            raise errors.MethodNotFoundError(request.method)
         question = question_in(request.params)
         if (earlier_answer := self._line.answer_to(question)) is not None:
             return earlier_answer
@@ -458,6 +480,9 @@ class FarLine:
             return None
         for notification in batch:
             method, params = notification.method, notification.params
+            if not may_tell(self.place, method, self._knows):
+                log.warning("dropped %s of %s", method, self._name)
+                continue
             position = position_of_update(method, params)
             if position is None:
                 self._client.tell(method, params)

@@ -176,7 +176,7 @@ class Principal(Struct, frozen=True, kw_only=True):
         machine; if they do not answer, they only watch."""
         answers = "answer" in self.scopes
         if not self.is_here:
-            params = within(params, ("clientCapabilities",), {"fs": None, "terminal": None})
+            params = capabilities.introduction_for_afar(params)
         if not (self.is_here or self.vouches):  # its client is no process of ours
             ours = (capabilities.LINE, capabilities.TENANT, capabilities.SCOPES, capabilities.GUEST)
             params = within(params, ASKED, dict.fromkeys(ours))

@@ -26,6 +26,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold import errors
 from acphold.journal.owners import At
 from acphold.live.agents.capabilities import QUEUE_METHOD
+from acphold.live.agents.client_methods import Place
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import end_of_sent
@@ -193,7 +194,10 @@ class SessionLine:
     running: asyncio.Task[None]
 
     def __init__(
-        self, session_id: str, remote: RemoteSessions, first: tuple[At, Transport] | None = None
+        self,
+        session_id: str,
+        remote: RemoteSessions,
+        first: tuple[At, Transport, Place] | None = None,
     ) -> None:
         from acphold.live.server.far_line import FarLine
 
@@ -206,6 +210,7 @@ class SessionLine:
         self._attending = TaskSet()
         self.far = FarLine(
             *(remote.client, self.dial, OWNER, remote.limit, first and first[1]),
+            first[2] if first else "process",
             introduction=remote.introduction,
             follows_owner=True,
         )
@@ -219,8 +224,9 @@ class SessionLine:
         except errors.JournalError as exc:
             raise errors.ConnectionLostError(str(exc)) from exc
         if found is not None:
-            self._whose, transport = found
+            self._whose, transport, self.far.place = found
             return transport
+        self.far.place = "process"
         near, far = memory_pair()
         self._attending.start(self._remote.attend_here(far), "attend line")
         return near
