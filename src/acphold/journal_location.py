@@ -133,7 +133,7 @@ def refuse_older(found: int, first: int, where: str) -> None:
     if found < first:
         raise JournalUnavailableError(
             f"the journal {where} has version {found}, from before the first release of acphold: "
-            f"this release reads version {first} and later; to upgrade the journal, check out the "
-            "commit 6a3bd479 of acphold and run `acphold list` there, or name another journal "
-            f"({NAMED_BY})"
+            f"this release reads version {first} and later; with the checkout that made it run "
+            "`acphold export --all --format jsonl --output FOLDER/`, with this release `acphold "
+            f"import --from FOLDER`, or name another journal ({NAMED_BY})"
         )

@@ -207,6 +207,16 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
 }
 """The table, by name."""
 
+FORGETS: Final[Mapping[str, frozenset[str]]] = {
+    "claude": frozenset({"/clear"}),
+    "qwen": frozenset({"/clear"}),
+}
+"""Commands at which an agent forgets everything, seen at its model: with claude-agent-acp 0.100.0
+and qwen-code 0.24.4. What others do shows otherwise: codex-acp refuses `/new`."""
+
+TELLS_LESS: Final[frozenset[str]] = frozenset()
+"""Agents whose load replays less than they know, so that nothing follows from what it lacks."""
+
 TERMS_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "claude": {
         "ANTHROPIC_BASE_URL": "endpoint",

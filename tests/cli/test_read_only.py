@@ -10,7 +10,6 @@ from shutil import copyfile
 
 import pytest
 
-from acphold.journal.sqlite.migrations import VERSION
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import remember
 from tests.permissions import heed_permissions
@@ -134,13 +133,3 @@ def test_a_log_without_its_index_cannot_be_read_there_and_is_not_passed_over(
     assert done.code == 4
     assert "copy both into a writable folder" in done.err
     assert "Not in the file yet" in run(torn, "list").out
-
-
-def test_a_journal_of_an_earlier_release_is_read_as_any_other(medium: Path) -> None:
-    usual = run(medium, "list")
-    with closing(sqlite3.connect(medium / "journal.db", isolation_level=None)) as database:
-        database.execute("ALTER TABLE sessions DROP COLUMN home")
-        database.execute(f"PRAGMA user_version = {VERSION - 1}")
-    with read_only(medium):
-        done = run(medium, "list")
-    assert (done.code, done.out, done.err) == (usual.code, usual.out, usual.err)

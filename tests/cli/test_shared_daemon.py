@@ -894,25 +894,6 @@ async def test_a_journal_that_is_reached_through_a_mount_has_the_same_daemon(
         await asyncio.to_thread(subprocess.check_call, ["umount", "--lazy", str(mounted)])
 
 
-async def test_a_daemon_of_the_release_before_is_asked_first(home: Home) -> None:
-    told = "from acphold.faces.cli.front import _former_socket, journal_of; "
-    told += "print(_former_socket(journal_of([])))"
-    words = [sys.executable, "-c", told]
-    out = await asyncio.to_thread(subprocess.check_output, words, env=home.env, text=True)
-    path = out.strip()
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.settimeout(DEADLINE)
-        listening.bind(path)
-        listening.listen()
-        command = wrap_command(scripted_agent())
-        async with editor(command, journal=home.journal, env=home.env) as one:
-            connection, _ = await asyncio.to_thread(listening.accept)
-            with connection:
-                connection.sendall(TAKEN)
-                assert home.daemons() == []
-            assert await one.leave() == 5
-
-
 def test_the_journal_of_another_user_is_refused_and_nothing_is_left_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

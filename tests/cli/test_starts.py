@@ -14,7 +14,7 @@ import pytest
 
 from acp_wire.surroundings import Surroundings
 from acphold.faces.cli.command_line import Exit
-from acphold.faces.cli.starts import SEAL_BYTES, Start, find_start, start_in, write_start
+from acphold.faces.cli.starts import Start, find_start, start_in, write_start
 from acphold.machine import runtime_folder
 from tests.cli.place import ACPHOLD, Place
 from tests.editor import SCRIPTED, scripted_agent
@@ -141,19 +141,6 @@ def test_it_goes_on_whatever_the_folders_of_the_command_are(place: Place) -> Non
     done = place.run("ask", MORE, "--session", session)
     assert (done.returncode, done.stdout) == (0, "more\n"), done.stderr
     assert len(starts(place)) == 1
-
-
-def test_a_start_that_an_earlier_release_remembered_is_taken_over(place: Place) -> None:
-    session = held(place, "--", *scripted_agent())
-    [file] = starts(place)
-    earlier = place.folder / "state" / "acphold" / "starts" / file.name
-    earlier.parent.mkdir(parents=True)
-    earlier.write_bytes(file.read_bytes()[SEAL_BYTES:])
-    file.unlink()
-    for _ in range(2):  # the second time without the old file
-        done = place.run("ask", MORE, "--session", session)
-        assert (done.returncode, done.stdout) == (0, "more\n"), done.stderr
-        earlier.unlink(missing_ok=True)
 
 
 def test_a_start_is_known_on_its_own_machine_alone(

@@ -32,7 +32,7 @@ def replay(*turns: Sequence[str]) -> list[ComparedTurn]:
         reading.add(chunk("user_message_chunk", words))
         for text in answer[:1]:
             reading.add(chunk("agent_message_chunk", text, *answer[1:]))
-    return reading.close()
+    return reading.turns()
 
 
 def letters(words: str) -> list[ComparedTurn]:
@@ -96,13 +96,13 @@ def test_the_journal_and_a_replay_of_it_have_the_same_turns_however_they_are_cut
         Entry(5, "params", 8, params),
     ):
         reading.add_entry(entry)
-    [ours] = reading.close()
+    [ours] = reading.turns()
     theirs = ComparedTurns()
     theirs.add(chunk("user_message_chunk", "Look "))
     theirs.add(b'{"sessionUpdate":"usage_update","used":1,"size":2}')
     theirs.add(chunk("user_message_chunk", "here"))
     theirs.add(chunk("agent_message_chunk", "one\ntwo"))
-    [other] = theirs.close()
+    [other] = theirs.turns()
     assert (ours.words, ours.answer, ours.first, ours.at) == (other.words, other.answer, 3, 7)
     assert ours.ids == {"m1"}
 
@@ -111,7 +111,7 @@ def test_memory_and_steps_are_bounded_for_what_others_wrote() -> None:
     reading = ComparedTurns()
     for number in range(MOST_TURNS + 5):
         reading.add(chunk("user_message_chunk", "x" * 9000, f"m{number}"))
-    found = reading.close()
+    found = reading.turns()
     assert len(found) == MOST_TURNS
     assert max(len(turn.words) for turn in found) < 3000
     many = letters("a" * (MOST_TURNS - 1))

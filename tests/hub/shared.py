@@ -55,6 +55,8 @@ class PuppetAgent(HubAgent):
         self.opened: dict[str, Any] = {}  # fields of the answer to session/new beside the id
         self.lists: list[dict[str, Any]] = []  # a folder is asked for letter by letter
         self.replays: dict[str, list[bytes]] = {}
+        self.replays_behind: dict[str, list[bytes]] = {}  # its answer
+        self.replays_of: dict[str, list[bytes]] = {}  # a load, by the session
         self.replayed = asyncio.Event()
         self.says_behind: dict[str, str] = {}
         self.notice_behind_new = b""
@@ -67,6 +69,7 @@ class PuppetAgent(HubAgent):
         self.listener = listener
         self.first_id = 0  # of the sessions it makes
         self._made = 0
+        self.made = ""  # the newest session
         self._turns: dict[str, AgentCall] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
@@ -175,7 +178,10 @@ class PuppetAgent(HubAgent):
     async def _answer(self, call: AgentCall) -> None:
         result = self.results.get(call.method)
         session = json.loads(call.params).get("sessionId", "")
-        if raws := self.replays.get(call.method):
+        raws: list[bytes] | None = self.replays.get(call.method)
+        if call.method == "session/load":
+            raws = self.replays_of.get(session, raws)
+        if raws:
             await self.listener.hear(Updates(session, "update", raws))
             self.replayed.set()
         await self.may_answer.wait()
@@ -186,6 +192,7 @@ class PuppetAgent(HubAgent):
         if call.method == "session/new":
             answer = {"sessionId": f"s{self.first_id + self._made}", **self.opened}
             result = json.dumps(answer).encode()
+            self.made = f"s{self._made}"
             self._made += 1
         if isinstance(result, bytes):
             await call.take(result)
@@ -194,6 +201,8 @@ class PuppetAgent(HubAgent):
         if call.method == "session/new" and self.notice_behind_new:
             made = f"s{self.first_id + self._made - 1}"
             await self.listener.hear(Updates(made, "update", [self.notice_behind_new]))
+        if raws := self.replays_behind.get(call.method):
+            await self.listener.hear(Updates(session, "update", raws))
         if text := self.says_behind.get(call.method):
             await self.say(session, text)
 

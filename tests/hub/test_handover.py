@@ -24,7 +24,6 @@ from acphold.live.hub import bounds
 from acphold.live.hub.handover import (
     GIVEN,
     LOST,
-    cut_off_turn,
     earlier_conversation,
 )
 
@@ -172,10 +171,10 @@ TRAPS = st.lists(
 
 @given(TRAPS, TRAPS, TRAPS, st.booleans())
 def test_the_persons_own_words_are_found_in_what_an_agent_sends_back(
-    asked: str, answered: str, now: str, crashed: bool
+    asked: str, answered: str, now: str, is_part: bool
 ) -> None:
     found = state(("user", asked), ("agent", answered))
-    context = cut_off_turn(found) if crashed else earlier_conversation(found)
+    context = earlier_conversation(found, is_part=is_part)
     assert context is not None
     mark = context.mark(ODD_ID, 7)
     blocks = context.join([json.dumps({"type": "text", "text": now}).encode()], mark)

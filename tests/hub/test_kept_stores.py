@@ -13,7 +13,7 @@ from acphold.machine import runtime_folder
 from tests.snapshots.conftest import Project
 
 
-async def test_kept_files_follow_from_the_user_and_earlier_ones_are_taken_over(
+async def test_kept_files_follow_from_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime_folder, "_account_home", lambda: str(tmp_path / "home"))
@@ -24,15 +24,13 @@ async def test_kept_files_follow_from_the_user_and_earlier_ones_are_taken_over(
     try:
         monkeypatch.setattr(journal, "file", None)
         folder = Path((await stores_of(journal)).folder)
-        earlier = tmp_path / "state" / "acphold" / "files" / folder.name
-        earlier.parent.mkdir(parents=True)
-        os.rename(project.stores.folder, earlier)
+        folder.parent.mkdir(parents=True)
+        os.rename(project.stores.folder, folder)
         for variable in (tmp_path / "state", tmp_path / "other"):
             monkeypatch.setenv("XDG_STATE_HOME", str(variable))
             stores = await stores_of(journal)
             assert stores.folder == str(folder)
             assert [store.id for store in stores] == [taken.store]
         assert folder.is_relative_to(tmp_path / "home")
-        assert not earlier.exists()
     finally:
         await journal.aclose()

@@ -164,20 +164,6 @@ def test_a_machine_has_one_id_whatever_the_variables_of_a_process_are(
     assert machine_id(b"another use") not in found
 
 
-def test_the_id_of_an_earlier_release_is_taken_over_once(
-    nameless: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(nameless.parent / "state"))
-    earlier = nameless.parent / "state" / "acphold" / "machine"
-    earlier.parent.mkdir(parents=True)
-    earlier.write_text("0123456789abcdef" * 2)
-    before = machine_id()
-    earlier.write_text("another of no use")
-    assert machine_id() == before
-    (nameless / ".local/state/acphold/machine").unlink()
-    assert machine_id() != before
-
-
 def test_processes_that_make_the_id_at_once_have_the_same(nameless: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         found = set(threads.map(lambda _: machine_id(), range(64)))

@@ -108,7 +108,7 @@ def test_lines_that_both_begin_or_end_with_change_nothing_but_numbers(
 def test_so_many_lines_that_comparing_them_takes_long_are_taken_for_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_changes, "CLOSE_WORK", 0)
+    monkeypatch.setattr(line_changes, "CLOSE_STEPS", 0)
     before = "".join(f"{number}\n" for number in range(20))
     after = before.replace("3\n", "x\n").replace("9\n", "y\n")
     applies("f", before, after, whole_patch("f", before, after))

@@ -181,16 +181,16 @@ async def test_restored_context_is_told_as_a_notice_to_clients_that_show_notices
     shows: dict[str, Any] = {"session": {"notices": {}}}
     async with wrapped(journal, client=shows) as client:
         await client.load(session)
-        assert notices(client) == []
-        await client.prompt(session, {"say": "b"})
-        [notice] = notices(client)
+        [notice] = notices(client)  # before it costs
         assert notice["sessionUpdate"] == "notice"
         assert notice["severity"] == "info"
-        assert notice["title"]
+        assert "about" in notice["description"]
+        await client.prompt(session, {"say": "b"})
+        assert notices(client) == [notice]
         assert client.text() == "ab"
     async with wrapped(journal, client=shows) as client:
         await client.load(session)
-        assert notices(client) == []  # for the moment, never replayed
+        assert len(notices(client)) == 1  # its own: for the moment, never replayed
 
 
 async def test_an_agent_that_refuses_to_resume_and_load_gets_the_context(
@@ -204,7 +204,7 @@ async def test_an_agent_that_refuses_to_resume_and_load_gets_the_context(
     session = await talked(journal, "a", **agent)
     async with wrapped(journal, log=str(log), **agent) as client:
         await client.load(session)
-        assert client.text() == "a"
+        assert client.text().startswith("a")
         await client.prompt(session, "next")
         assert methods(log) == [
             "initialize",

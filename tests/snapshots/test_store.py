@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
-from errno import EXDEV
 from pathlib import Path
 
 import pytest
@@ -234,35 +233,6 @@ def test_what_a_killed_removal_has_left_goes_and_nothing_else(project: Project) 
     assert not left.exists()
     assert (folder / "mine").exists()
     assert is_there(project.store(taken), taken.tree)
-
-
-def test_stores_are_moved_once_and_whole_by_two_processes_at_once(project: Project) -> None:
-    taken = project.take()
-    here = Stores(str(project.folder / "here"))
-    with ThreadPoolExecutor(2) as threads:
-        for moving in [threads.submit(here.move_from, project.stores, soon()) for _ in range(2)]:
-            moving.result()
-    assert not os.path.exists(project.stores.folder)
-    project.stores = here
-    assert project.take().tree == taken.tree
-    assert len(list(here)) == 1
-
-
-def test_stores_are_moved_to_another_disk(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken, rename = project.take(), os.rename
-    here = Stores(str(project.folder / "here"))
-
-    def fails_from_there(source: str, target: str) -> None:
-        if source.startswith(project.stores.folder):
-            raise OSError(EXDEV, "another disk")
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", fails_from_there)
-    here.move_from(project.stores, soon())
-    assert not os.path.exists(project.stores.folder)
-    assert is_there(next(iter(here)), taken.tree)
 
 
 @pytest.mark.parametrize("has_lock", [True, False])

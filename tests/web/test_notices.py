@@ -13,7 +13,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from subprocess import check_output
 from typing import Any
@@ -546,14 +545,9 @@ def test_all_servers_of_a_journal_have_one_key_whatever_their_folders_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = str(tmp_path / "journal.db")
-    earlier = KeptSubscriptions(str(tmp_path / "earlier.db"))
-    (folder := tmp_path / "state" / "acphold" / "push").mkdir(parents=True)
-    name = blake2b(journal.encode(), digest_size=8).hexdigest()
-    key = earlier.key
-    (tmp_path / "earlier.db-state" / "push.json").rename(folder / f"{name}.json")
-    for state in (tmp_path / "state", tmp_path / "other"):
-        monkeypatch.setenv("XDG_STATE_HOME", str(state))
-        assert KeptSubscriptions(journal).key == key  # that of an earlier release
+    key = KeptSubscriptions(journal).key
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+    assert KeptSubscriptions(journal).key == key
     at_once = [KeptSubscriptions(str(tmp_path / "new.db")) for _ in range(4)]
     assert len({kept.key for kept in at_once}) == 1
 

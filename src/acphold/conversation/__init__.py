@@ -3,7 +3,8 @@
 EXPORTS = """
     errors
     exports.forms exports.page exports.redacted
-    history.attributes history.beginnings history.children history.compaction history.decisions
+    history.attributes history.beginnings history.children history.clearings history.compaction
+    history.compared_turns history.decisions
     history.display_terminals history.entries history.fold history.handovers history.message_chunks
     history.prompt_queue history.raw_update history.replay history.timeline history.titles
     history.words

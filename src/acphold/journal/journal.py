@@ -470,8 +470,10 @@ class Journal(Owners, Entries, Sessions, Arrivals, Protocol):
         """Finish background work and close."""
 
 
-async def state_of(journal: Readable, session_id: str, through: int | None = None) -> SessionState:
-    """Fold the entries of a session: all, or those up to `through`; see `history`.
+async def state_of(
+    journal: Readable, session_id: str, through: int | None = None, after: int = 0
+) -> SessionState:
+    """Fold the entries of a session: all, or those up to `through`, above `after`; see `history`.
 
     Works in another thread: a long conversation takes seconds.
     """
@@ -482,7 +484,7 @@ async def state_of(journal: Readable, session_id: str, through: int | None = Non
             for entry in segment.entries():
                 folding.add(entry)
 
-    async for page in _pages(journal, session_id, 0, through):
+    async for page in _pages(journal, session_id, after, through):
         await asyncio.to_thread(fold_on, page)
     return folding.state()
 

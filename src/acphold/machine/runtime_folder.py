@@ -21,9 +21,6 @@ SUFFIX = ".sock"
 DAEMON = "daemon-"
 """The beginning of the names of the sockets of daemons."""
 
-FORMER = "owner-"
-"""The same, of a daemon of an earlier release."""
-
 LONGEST_PATH = 100
 """Most bytes of a socket's path; systems take 104 to 108 with their closing zero (POSIX,
 sys/un.h)."""
@@ -88,19 +85,6 @@ def _account_home() -> str:
     return home if os.access(home, os.W_OK) else ""
 
 
-def take_over(earlier: str, path: str) -> None:
-    """Have a private file as an earlier release had it in another place, unless it is there; the
-    earlier one stays for others. Raises OSError."""
-    if os.path.lexists(path):
-        return
-    try:
-        with open(earlier, "rb") as file:
-            data = file.read()
-    except FileNotFoundError:
-        return
-    write_private(path, data, replaces=False)
-
-
 def machine_id(use: bytes = b"acphold machine") -> str:
     """Return a stable id of this machine for one use, in a few letters; "" if it cannot be
     determined.
@@ -113,7 +97,6 @@ def machine_id(use: bytes = b"acphold machine") -> str:
     own = os.path.join(account_folder(), "machine")
     if not (known := _line(MACHINE)):
         try:
-            take_over(os.path.join(state_folder(), "machine"), own)
             if not os.path.lexists(own):
                 write_private(own, os.urandom(16).hex().encode(), replaces=False)
         except OSError:
@@ -169,15 +152,14 @@ def own_socket() -> str:
     return os.path.join(runtime_folder(), f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
-def daemon_socket(key: str, *, is_former: bool = False) -> str:
-    """Return the path for the socket of the daemon with this key, as an earlier release has named
-    it if that `is_former`."""
-    return os.path.join(runtime_folder(), f"{FORMER if is_former else DAEMON}{key}{SUFFIX}")
+def daemon_socket(key: str) -> str:
+    """Return the path for the socket of the daemon with this key."""
+    return os.path.join(runtime_folder(), f"{DAEMON}{key}{SUFFIX}")
 
 
 def is_of_daemon(path: str) -> bool:
     """Return True if a socket is that of a daemon."""
-    return os.path.basename(path).startswith((DAEMON, FORMER))
+    return os.path.basename(path).startswith(DAEMON)
 
 
 def login_folder() -> str:

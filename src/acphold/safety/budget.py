@@ -31,9 +31,15 @@ class Budget:
         """Note that so many bytes were read."""
         self._steps += size * self._per_byte
 
+    def affords(self, steps: int) -> bool:
+        """Count steps, if so many are left; they may be taken then."""
+        self._checkpoint()
+        if self.spent + steps > self._steps:
+            return False
+        self.spent += steps
+        return True
+
     def spend(self, steps: int) -> None:
         """Count steps before they are taken; raises OutOfStepsError."""
-        self.spent += steps
-        self._checkpoint()
-        if self.spent > self._steps:
+        if not self.affords(steps):
             raise OutOfStepsError(self._steps)

@@ -37,6 +37,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode, splice
 from acp_wire.tasks import end, timeout
+from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import SENT, TURN_END, id_of_sent
 from acphold.errors import JournalUnavailableError, RewrittenError
 from acphold.journal.hits import terms
@@ -197,7 +198,7 @@ class JournalPages:
             principal.check(Asked.read(LIST_SESSIONS.name))
             live = await self._reader.live_now()
             found = await self._reader.ask(lambda it: reader_of(it, principal, live).questions())
-            body = _page("questions", map(json_facts.question_json, found), None)
+            body = await _page("questions", json_facts.question_json, found)
         elif path == requests.DECISIONS:
             chosen = exchange.query(requests.DecisionsQuery)
             about = {} if chosen.session is None else {"sessionId": chosen.session}
@@ -210,7 +211,7 @@ class JournalPages:
                 )
             )
             next_place = None if following is None else str(following)
-            body = _page("decisions", map(json_facts.question_json, found), next_place)
+            body = await _page("decisions", json_facts.question_json, found, next_place)
         elif session_id and path == f"{requests.SESSIONS}/{session_id}{requests.ENTRIES}":
             asked = exchange.query(requests.EntriesQuery)
             body = await self._entries(session_id, asked, principal)
@@ -223,7 +224,7 @@ class JournalPages:
             [session] = await self._reader.ask(
                 lambda it: reader_of(it, principal, live).with_states([row])
             )
-            body = json_facts.session_json(session).encode()
+            body = (await Threads(1).run(json_facts.session_json, session)).encode()
         else:
             raise RefusedError(404, "there is nothing at this address")
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
@@ -257,9 +258,10 @@ class JournalPages:
 
         async def list_sessions(journal: Journal) -> bytes:
             page = await reader_of(journal, principal, live).page(wanted, asked.cursor, asked.limit)
-            rows = map(json_facts.session_json, page.sessions)
             more = f',"leftOut":{page.left_out}' if wanted.mine else ""
-            return _page("sessions", rows, page.cursor, more)
+            return await _page(
+                "sessions", json_facts.session_json, page.sessions, page.cursor, more
+            )
 
         return await self._reader.ask(list_sessions)
 
@@ -330,7 +332,7 @@ class JournalPages:
             if is_all or (last in places and end < len(hits)):
                 break
         following = f"{end}.{places[end - 1]}" if end < len(hits) else None
-        return _page("hits", map(json_facts.hit_json, hits[start:end]), following)
+        return await _page("hits", json_facts.hit_json, hits[start:end], following)
 
 
 def reader_of(journal: Journal, principal: Principal, live: Live | None = None) -> LocalReader:
@@ -352,6 +354,14 @@ def moment_of(given: str) -> int:
         raise RefusedError(400, "since must be a time such as 2026-01-31T12:00:00Z") from None
 
 
-def _page(name: str, lines: Iterable[str], following: str | None, more: str = "") -> bytes:
+async def _page(
+    name: str,
+    line: Callable[[T], str],
+    found: Iterable[T],
+    following: str | None = None,
+    more: str = "",
+) -> bytes:
+    """Return a page of lines, which are made in a thread: one may be of a long question."""
+    lines = await Threads(1).run(lambda: ",".join(map(line, found)))
     cursor = "" if following is None else f',"nextCursor":{json_encode(following).decode()}'
-    return f'{{"{name}":[{",".join(lines)}]{cursor}{more}}}'.encode()
+    return f'{{"{name}":[{lines}]{cursor}{more}}}'.encode()

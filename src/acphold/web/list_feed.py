@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import end, timeout
+from acp_wire.workspace.threads import Threads
 from acphold.errors import JournalError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter, SessionRow
@@ -233,7 +234,9 @@ class ListFeed:
                 changed = reader.changes(bounds.SNAPSHOT_SESSIONS, activity, said=True)
                 async with aclosing(changed) as changes:
                     async for news in changes:
-                        rows = {it.row.session_id: _feed_row(it) for it in news.sessions}
+                        # In a thread: one may have a long question.
+                        made = await Threads(1).run(_feed_rows, news)
+                        rows = {it.row.session_id: it for it in made}
                         loop.call_soon_threadsafe(self._publish, rows, news)
         finally:
             await journal.aclose()
@@ -284,6 +287,10 @@ class ListFeed:
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
+
+
+def _feed_rows(news: News) -> list[FeedRow]:
+    return [*map(_feed_row, news.sessions)]
 
 
 def _feed_row(session: ListedSession) -> FeedRow:

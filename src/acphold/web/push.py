@@ -25,7 +25,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -33,11 +32,10 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
-from acp_wire.state_folder import state_folder, write_private
+from acp_wire.state_folder import write_private
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.journal_location import belongings
-from acphold.machine.runtime_folder import take_over
 from acphold.web import bounds
 from acphold.web.exchange import RefusedError
 
@@ -328,9 +326,7 @@ class KeptSubscriptions:
     def __init__(self, journal: str) -> None:
         self._path = os.path.join(belongings(journal), "push.json")
         self._kept = _SubscriptionFile()
-        name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
         try:
-            take_over(os.path.join(state_folder(), "push", f"{name}.json"), self._path)
             self._read()
         except FileNotFoundError:
             pass

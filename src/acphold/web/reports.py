@@ -308,15 +308,18 @@ class Reports:
             if asks is None:
                 raise RefusedError(404, "this question is not open")
             call = asks.call or asks.question.tool_call
+            params = asks.question.params
+
+            def scene() -> bytes:
+                files = present_files(row.cwd, row.additional_directories)
+                shows = permission(call, params, present_diffs(call, files))
+                return facts_json({"shows": shows}).encode()
+
             try:
                 async with timeout(bounds.PRESENT_SECONDS):
-                    diffs = await self._threads.run(
-                        present_diffs, call, present_files(row.cwd, row.additional_directories)
-                    )
+                    raw = await self._threads.run(scene)
             except TimeoutError:
                 raise RefusedError(503, "the session's files take too long to read") from None
-            shows = permission(call, asks.question.params, diffs)
-            raw = facts_json({"shows": shows}).encode()
         else:
             await self._export(exchange, session_id, principal)
             return
@@ -358,10 +361,11 @@ class Reports:
                     raise RefusedError(
                         413, "the session is too long for a download; use `acphold export`"
                     )
-                await asyncio.sleep(0)  # others read in this thread, too
+                await asyncio.sleep(0)  # it may be given up
             return name, "".join(texts).encode()
 
-        name, raw = await self._reader.ask(export)
+        async with JournalReader(self._reader.location) as own:  # it takes as long as it is long
+            name, raw = await own.ask(export)
         head = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-disposition", f"attachment; filename*=UTF-8''{quote(name)}".encode()),

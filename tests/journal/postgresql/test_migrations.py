@@ -25,7 +25,7 @@ from acphold.journal.journal import Append
 from acphold.journal.postgresql import migrations
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.rows import NewSession, RowChange
-from tests.journal.postgresql.earlier_tables import MADE, STEPS
+from tests.journal.first_tables import first_tables
 from tests.postgresql import Databases
 from tests.raw_entries import prompt, update
 
@@ -34,10 +34,13 @@ pytestmark = pytest.mark.postgresql
 FIRST, VERSION = migrations.FIRST, migrations.VERSION
 
 
+MADE = (20, "96cb8bb5701d964e")
+"""As for a file: see `tests.journal.sqlite.test_migrations`."""
+
+
 def test_the_version_is_raised_with_each_change_of_the_tables() -> None:
     digest = sha256("\n".join(migrations.TABLES).encode()).hexdigest()[:16]
     assert (VERSION, digest) == MADE
-    assert len(STEPS) == VERSION - FIRST + 1, "the steps to each release, for the tests here"
 
 
 COLUMNS = """
@@ -48,31 +51,36 @@ COLUMNS = """
 INDEXES = "SELECT indexdef FROM pg_indexes WHERE schemaname = 'acphold' ORDER BY 1"
 
 
-@pytest.mark.parametrize("release", range(FIRST, VERSION))
-def test_a_journal_of_an_earlier_release_gets_the_tables_of_this_one(
-    databases: Databases, release: int
+@pytest.mark.parametrize("is_next", [False, True])
+def test_a_journal_of_the_first_version_gets_the_tables_of_this_one(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch, is_next: bool
 ) -> None:
-    with databases.new("template1") as old, databases.new() as new:
-        make(old, release)
-        with psycopg.connect(old, autocommit=True) as line:
-            migrations.migrate(line, "it", create=False)
+    if is_next:
+        release(monkeypatch, NEXT, "ALTER TABLE acphold.sessions ADD COLUMN later text")
+    with databases.new("template1") as old, databases.new("template1") as new:
+        make(old)
+        for url in (old, new):
+            with psycopg.connect(url, autocommit=True) as line:
+                migrations.migrate(line, "it", create=url == new)
         found = []
         for url in (old, new):
             with psycopg.connect(url) as line:
                 found.append([line.execute(it).fetchall() for it in (COLUMNS, INDEXES)])
         assert found[0] == found[1]
-        assert version(old) == version(new) == VERSION
+        assert version(old) == version(new) == VERSION + is_next
 
 
-def make(url: str, release: int) -> None:
-    """Make an empty journal of an earlier release in a database."""
+def make(url: str) -> None:
+    """Make an empty journal of the first version in a database."""
+    first, statements = first_tables("postgresql")
+    assert first == FIRST
     with psycopg.connect(url, autocommit=True) as line:
         line.execute("CREATE SCHEMA acphold")
-        for statement in (it for step in STEPS[: release - FIRST + 1] for it in step):
+        for statement in statements:
             line.execute(statement.encode())
         line.execute(
             "INSERT INTO acphold.meta VALUES ('cursor_secret', 'secret'), ('version', %s)",
-            (str(release).encode(),),
+            (str(first).encode(),),
         )
 
 
@@ -89,7 +97,7 @@ def release(monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
 def first(databases: Databases) -> Iterator[str]:
     """A journal made by the first release."""
     with databases.new("template1") as url:
-        make(url, FIRST)
+        make(url)
         yield url
 
 
@@ -98,15 +106,20 @@ def version(url: str) -> int:
         return migrations.version(line)
 
 
-async def test_of_many_that_come_at_once_one_brings_it_to_this_release(first: str) -> None:
+async def test_of_many_that_come_at_once_one_brings_it_to_this_release(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release(monkeypatch, NEXT)
     journals = [PostgresqlJournal(first, create=False) for _ in range(4)]
     assert await asyncio.gather(*(journal.count() for journal in journals)) == [0] * 4
-    assert version(first) == VERSION
+    assert version(first) == VERSION + 1
     for journal in journals:
         await journal.aclose()
 
 
-async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules(first: str) -> None:
+async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = PostgresqlJournal(first)
     title = "Hi! Can you please fix the flaky test?"
     lease = await journal.create(NewSession("s1", "a", "/", title=title))
@@ -117,11 +130,7 @@ async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules(firs
     told = [PastEntry(kind, 1, raw) for kind, raw in (asked, named)]
     await journal.take_in(lease, told, RowChange(prompted=True, title=title), release=True)
     await journal.aclose()
-    with psycopg.connect(first) as line:
-        line.execute(
-            "UPDATE acphold.meta SET value = %s WHERE name = 'version'",
-            (str(VERSION - 1).encode(),),
-        )
+    release(monkeypatch, NEXT)
     journal = PostgresqlJournal(first)
     assert (await journal.session("s1")).title == "Fix the flaky test"
     assert (await journal.session("s2")).title == title
@@ -130,31 +139,35 @@ async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules(firs
 
 async def test_one_from_before_the_first_release_is_refused(first: str) -> None:
     with psycopg.connect(first) as line:
-        line.execute("UPDATE acphold.meta SET value = '5' WHERE name = 'version'")
+        line.execute("UPDATE acphold.meta SET value = '19' WHERE name = 'version'")
     journal = PostgresqlJournal(first)
     with pytest.raises(JournalUnavailableError, match=f"version {FIRST - 1}, from before"):
         await journal.count()
     await journal.aclose()
 
 
-def test_who_reads_what_stays_as_it_is_is_not_waited_for(databases: Databases) -> None:
+def test_who_reads_what_stays_as_it_is_is_not_waited_for(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release(monkeypatch, NEXT)
     with databases.new("template1") as url:
-        make(url, VERSION - 1)
+        make(url)
         with psycopg.connect(url) as reader, psycopg.connect(url, autocommit=True) as line:
             reader.execute("SELECT 1 FROM acphold.documents, acphold.segments")
             line.execute("SET lock_timeout = 1")
             migrations.migrate(line, "it", create=False)
-        assert version(url) == VERSION
+        assert version(url) == VERSION + 1
 
 
 WAITS = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 def test_who_has_waited_for_the_upgrade_of_another_takes_no_lease_away(
-    databases: Databases,
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    release(monkeypatch, NEXT)
     with databases.new("template1") as url:
-        make(url, VERSION - 1)
+        make(url)
 
         def upgrade() -> None:
             with psycopg.connect(url, autocommit=True) as line:
@@ -260,6 +273,7 @@ async def test_a_process_beside_which_a_newer_release_comes_is_told_to_start_aga
 async def test_one_that_is_at_it_and_does_not_end_is_waited_for_within_a_bound(
     first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    release(monkeypatch, NEXT)
     monkeypatch.setattr(bounds, "UPGRADE_LOCK_SECONDS", 0.1)
     monkeypatch.setattr(bounds, "RETRY_SECONDS", 0.0)
     journal = PostgresqlJournal(first)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_wire.schema.splice import json_value
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acphold.conversation.history.raw_update import (
     ATTRIBUTE_KINDS,
@@ -50,6 +51,11 @@ class Attributes(Struct, frozen=True):
             if string(mode.get("id")) == id_:
                 return f"{id_} {string(mode.get('name')) or ''}"
         return id_
+
+
+def used_tokens(attributes: Attributes) -> int:
+    """Return the tokens in the agent's context, as its last `usage_update` says; 0 if unknown."""
+    return json_value(members(attributes.usage or b"").get("used"), int) or 0
 
 
 META_BYTES: Final = 4096

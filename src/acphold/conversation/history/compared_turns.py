@@ -11,14 +11,16 @@ and beside it the next longest. Nothing depends on the number of turns on either
 from __future__ import annotations
 
 from _blake2 import blake2b  # hashlib brings OpenSSL, for which an editor would wait
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from acphold.conversation.history.entries import PARAMS, PROMPT, UPDATE, Entry
-from acphold.conversation.history.handovers import HandOver, read_handed_over
+from acphold.conversation.history.entries import PARAMS, PROMPT, TURN_END, UPDATE, Entry
+from acphold.conversation.history.handovers import HandOver, read_handed_over, without_choice
 from acphold.conversation.history.raw_update import (
     ATTRIBUTE_KINDS,
     items,
@@ -26,6 +28,7 @@ from acphold.conversation.history.raw_update import (
     string,
     update_kind,
 )
+from acphold.conversation.history.timeline import turn_end
 
 ENOUGH_CHARACTERS: Final = 40
 """Characters without white space that prove something: of an answer, or of a prompt that an agent
@@ -56,7 +59,8 @@ class ComparedTurn(Struct):
     `words` are the person's own, without white space; `answer` is a digest of the agent's, of
     `answer_size` characters; `ids` are those of the agent's messages. `at` is its time in ms since
     the epoch, 0 if unknown. A conversation that was handed over with its prompt has a `mark`, and
-    is `handed_over` even without one. `first` is its first entry, or update.
+    is `handed_over` even without one. `first` is its first entry, or update; `is_cut` says that it
+    did not end as it should.
     """
 
     words: str = ""
@@ -67,19 +71,18 @@ class ComparedTurn(Struct):
     mark: HandOver | None = None
     handed_over: bool = False
     first: int = 0
+    is_cut: bool = False
 
 
 class ComparedTurns:
     """Collects the turns of one side, in order; memory is bounded, however long that is.
 
-    `on_turn` is called with each turn that is complete. `summarized` is True if there is a summary
-    before the first turn, or among them.
+    `summarized` is True if there is a summary before the first turn, or among them.
     """
 
-    def __init__(self, on_turn: Callable[[ComparedTurn], None] | None = None) -> None:
-        self.found: list[ComparedTurn] = []
+    def __init__(self) -> None:
+        self._found: deque[ComparedTurn] = deque(maxlen=MOST_TURNS - 1)
         self.summarized = False
-        self._on_turn = on_turn
         self._turn: ComparedTurn | None = None
         self._words: list[str] = []
         self._size = 0
@@ -94,6 +97,8 @@ class ComparedTurns:
             self._said_by_user = None
         elif entry.kind == UPDATE and entry.raw:
             self.add(entry.raw, entry.seq, entry.at)
+        elif entry.kind == TURN_END and self._turn is not None:
+            self._turn.is_cut = turn_end(entry.raw, entry.at).outcome != "completed"
         elif entry.kind == PARAMS:
             self.add(members(entry.raw).get("update", b""), entry.seq, entry.at)
 
@@ -123,23 +128,24 @@ class ComparedTurns:
             if id_ and len(turn.ids) < MOST_IDS:
                 turn.ids |= {id_}
 
-    def close(self) -> list[ComparedTurn]:
-        """Return the turns, complete."""
-        if (turn := self._turn) is not None:
-            mark, told, own = read_handed_over("".join(self._words))
-            turn.mark, turn.handed_over = mark, bool(told)
-            turn.words = _cut("".join(own.split()))
-            turn.answer = self._answer.hexdigest() if turn.answer_size else ""
-            self.found.append(turn)
-            self._turn = None
-            if len(self.found) > MOST_TURNS:
-                del self.found[0]
-            if self._on_turn is not None:
-                self._on_turn(turn)
-        return self.found
+    def turns(self) -> list[ComparedTurn]:
+        """Return the turns so far; the newest may go on."""
+        return [*self._found, *([self._newest()] if self._turn is not None else ())]
+
+    def _newest(self) -> ComparedTurn:
+        assert self._turn is not None
+        mark, told, own = read_handed_over("".join(self._words))
+        return replace(
+            self._turn,
+            mark=mark,
+            handed_over=bool(told),
+            words=_cut("".join(without_choice(own).split())),
+            answer=self._answer.hexdigest() if self._turn.answer_size else "",
+        )
 
     def _begin(self, number: int, at: int) -> None:
-        self.close()
+        if self._turn is not None:
+            self._found.append(self._newest())
         self._turn = ComparedTurn(first=number, at=at)
         self._words, self._size, self._answer = [], 0, blake2b(digest_size=8)
 

@@ -24,6 +24,8 @@ from acphold.conversation.history.entries import (
     ANSWER,
     BACK,
     CHILD,
+    CLEARED,
+    HANDED_OVER,
     PARAMS,
     PROMPT,
     QUESTION,
@@ -64,13 +66,18 @@ TurnState = Literal["idle", "running", "interrupted"]
 """Ended, running, or cut off by a crash."""
 
 
+Doubt = Literal["", "cut", "cleared"]
+"""What may have put the agent's memory out of step since its last answer: a turn that was cut off,
+or a conversation that was handed over and not answered; a clearing, or turns that were left."""
+
+
 class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as journals have it
     """The state of a session without its conversation.
 
     `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
     failed; `open_compactions` those of running compactions; `open_questions` those of unanswered
     questions to people; `open_children` are the sub-agents of which more is expected; `queue` are
-    the queued prompts.
+    the queued prompts. `doubt` is about the agent's memory.
     """
 
     attributes: Attributes = NO_ATTRIBUTES
@@ -80,6 +87,7 @@ class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as jou
     open_compactions: tuple[str, ...] = ()
     open_children: tuple[children.OpenChild, ...] = ()
     queue: PromptQueue = NO_QUEUE
+    doubt: Doubt = ""
 
 
 class SessionState(Summary, frozen=True):
@@ -140,6 +148,7 @@ class Fold:
         self._turn: TurnState = state.turn
         self._turns = state.turns
         self._queue = state.queue
+        self._doubt: Doubt = state.doubt
         self._open_tools = {*state.open_tools}
         self._open_questions = {*state.open_questions}
         self._open_compactions = {*state.open_compactions}
@@ -206,6 +215,8 @@ class Fold:
             self._timeline.append(end := turn_end(entry.raw, entry.at))
             self._turn = "interrupted" if end.outcome == "interrupted" else "idle"
             self._queue = after_turn(self._queue, entry.raw, entry.at)
+            if self._doubt != "cleared":
+                self._doubt = "cut" if end.outcome in ("interrupted", "failed") else ""
         elif entry.kind == SETTINGS:
             self._attributes = fold_settings(self._attributes, entry.raw)
         elif entry.kind == QUESTION:
@@ -216,6 +227,11 @@ class Fold:
             self._queue = after_entry(self._queue, entry.raw, entry.seq, entry.at)
         elif entry.kind == BACK:
             self._go_back(left_by(entry.raw))
+            self._doubt = "cleared"
+        elif entry.kind == CLEARED:
+            self._doubt = "cleared"
+        elif entry.kind == HANDED_OVER:
+            self._doubt = "cut"  # until it is answered
 
     def _go_back(self, left: Sequence[tuple[int, int]]) -> None:
         """Drop the turns whose prompts have one of these numbers, each up to the next prompt."""
@@ -257,6 +273,7 @@ class Fold:
                 if (parts := child.open_parts()) is not None
             ),
             self._queue,
+            self._doubt,
         )
 
     def timeline(self) -> tuple[Item, ...]:

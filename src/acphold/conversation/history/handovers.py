@@ -42,6 +42,11 @@ _BEGINNINGS: Final = (BEGINNING, MISSING, "Your last turn was cut off by a crash
 WORDS_NOW: Final = "# What the user says now"
 """The line that ends the text where a prompt follows it."""
 
+WITH: Final = "/with-history"
+WITHOUT: Final = "/without-history"
+"""A prompt that begins with one of these hands the conversation over, or goes on without; they are
+no words of the person's."""
+
 CUT_TITLE: Final = 12
 """Characters of the heading by which a title that was cut short is known."""
 
@@ -66,6 +71,7 @@ class HandedOver(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The content of an entry HANDED_OVER; `left_out` counts what there was no room for.
 
     The text told entries above `after` up to `last_seq`, to the session `agent_session` of `agent`.
+    Without a `digest`, the person has gone on without it.
     """
 
     session: str
@@ -111,7 +117,18 @@ def read_handed_over(text: str) -> tuple[HandOver | None, str, str]:
 
 def own_words(text: str) -> str:
     """Return a person's prompt without a conversation that was handed over with it."""
-    return read_handed_over(text)[2]
+    return without_choice(read_handed_over(text)[2])
+
+
+def choice_in(text: str) -> str:
+    """Return the WITH or WITHOUT that a prompt begins with; "" for none."""
+    return next((it for it in (WITHOUT, WITH) if re.match(rf"\s*{it}(?!\S)", text)), "")
+
+
+def without_choice(text: str) -> str:
+    """Return a prompt without the WITH or WITHOUT that it begins with."""
+    choice = choice_in(text)
+    return text.lstrip()[len(choice) :].lstrip() if choice else text
 
 
 def is_named_by_it(title: str) -> bool:

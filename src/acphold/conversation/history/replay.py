@@ -8,10 +8,12 @@ from typing import cast, get_args
 from msgspec import Struct
 
 from acphold.conversation.history.children import child_update
+from acphold.conversation.history.clearings import clearing_update
 from acphold.conversation.history.compaction import Run
 from acphold.conversation.history.entries import (
     AUTHOR,
     CHILD,
+    CLEARED,
     PARAMS,
     PROMPT,
     TERMINAL,
@@ -121,6 +123,9 @@ def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
                 yield Replayed(raw, in_child=True, seq=seq)
         elif segment.kind == TERMINAL:
             yield Replayed(raw, seq=seq)
+        elif segment.kind == CLEARED:
+            if line := clearing_update(raw):
+                yield Replayed(line, seq=seq)
         elif segment.kind == TURN_END:
             end = turn_end(raw, segment.at)
             if end.outcome != "completed":

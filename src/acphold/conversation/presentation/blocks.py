@@ -17,6 +17,7 @@ from msgspec import Struct
 from acp_wire.schema import Diff
 from acphold.conversation.presentation.diffs import diff_lines
 from acphold.conversation.presentation.visible_text import exact, quantity, size, visible
+from acphold.safety.budget import Budget
 
 LINES: Final = 40
 """Most lines of a text, or of a diff, that stands uncut."""
@@ -116,10 +117,12 @@ def normalise(path: str) -> str:
     return path if path.removeprefix("./").rstrip("/") == short else short
 
 
-def diff_block(diff: Diff, words: str = "", *, whole: bool = True) -> Block:
+def diff_block(
+    diff: Diff, words: str = "", *, whole: bool = True, budget: Budget | None = None
+) -> Block:
     """Return a change, with words on how it compares with the file; of a very long one only the
     lengths, unless the `whole` change is wanted."""
-    lines = tuple(_lines_of(diff, whole=whole))
+    lines = tuple(_lines_of(diff, whole, budget))
     count, path = len(lines), _on_one_line(normalise(diff.path))
     signs = [line.sign for line in lines]
     added, removed = signs.count("+"), signs.count("-")
@@ -164,8 +167,9 @@ _HIDES = re.compile(r"[<&\[\]|\\~*`]|(?<!\w)_|_(?!\w)")
 
 
 def _is_prose(text: str) -> bool:
-    plain = _MARKS.sub(lambda it: it[1] or "", text)
-    return len(text) <= PROSE_CHARACTERS and _HIDES.search(plain) is None
+    if len(text) > PROSE_CHARACTERS:
+        return False
+    return _HIDES.search(_MARKS.sub(lambda it: it[1] or "", text)) is None
 
 
 # -- diffs -------------------------------------------------------------------------------------
@@ -173,10 +177,10 @@ def _is_prose(text: str) -> bool:
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
-def _lines_of(diff: Diff, *, whole: bool) -> Sequence[Line]:
+def _lines_of(diff: Diff, whole: bool, budget: Budget | None) -> Sequence[Line]:
     found: list[Line] = []
     before = after = 0
-    for line in diff_lines(diff, whole=whole):
+    for line in diff_lines(diff, whole=whole, budget=budget):
         sign, text = line[0], line[1:]
         if sign == "@":
             if (hunk := _HUNK.match(line)) is None:

@@ -14,16 +14,17 @@ from msgspec import Struct
 from acp_wire.schema import Diff
 from acphold.conversation.presentation.visible_text import quantity, visible
 from acphold.conversation.reports.line_changes import hunks
+from acphold.safety.budget import Budget
 
 DIFF_LINES: Final = 5000
 """Longest file that is compared, in lines; of a longer one only the two lengths are shown."""
 
 
-def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
+def diff_lines(diff: Diff, *, whole: bool = False, budget: Budget | None = None) -> list[str]:
     """Return the lines of a unified diff, without the two that name the file; visible text.
 
     One line says that nothing changes. A very long file is only reported as changed, unless the
-    `whole` diff is wanted.
+    `whole` diff is wanted. Where the steps to compare them end, lines count as changed.
     """
     if not (diff.old_text or diff.new_text):
         return ["@@ empty @@"]
@@ -33,7 +34,7 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
     if max(before, now) > DIFF_LINES and not whole:  # nothing of it is looked at
         return [f"@@ {quantity(before, 'line')} became {quantity(now, 'line')} @@"]
     old, new = visible_lines(diff.old_text or ""), visible_lines(diff.new_text)
-    lines = [line for hunk in hunks(old, new) for line in hunk]
+    lines = [line for hunk in hunks(old, new, 0, budget) for line in hunk]
     return lines or ["@@ only line ends change @@"]
 
 

@@ -36,6 +36,7 @@ from acphold.conversation.presentation.diffs import diff_lines, is_shown, visibl
 from acphold.conversation.presentation.present_diffs import PresentDiff
 from acphold.conversation.presentation.scenes import says_more, without_fence
 from acphold.conversation.presentation.visible_text import exact, on_one_line
+from acphold.safety.budget import Budget
 
 OFFERED: Final = {
     "allow_once": "allow once",
@@ -95,6 +96,26 @@ NO_CHANGE: Final = "The agent does not show the change."
 ORDER: Final[Sequence[Part]] = ("what", "where", "")
 
 NOTHING_PRESENT: Final[Mapping[int, PresentDiff]] = {}
+
+STEPS: Final = 4_000_000
+VALUE_STEPS: Final = 40
+"""Steps to make a scene, a third of a second at most; and those for each line and each value."""
+
+TOO_LONG: Final = "This is too long to show here, so it cannot be allowed here."
+"""Said of a call whose scene would take more steps: whatever asks about it offers no yes."""
+
+
+def is_too_long(tool: ToolCall, present: Mapping[int, PresentDiff] = NOTHING_PRESENT) -> bool:
+    """Return True if the scene of a call would take too many steps."""
+    return _steps(tool, present) > STEPS
+
+
+def _steps(tool: ToolCall, present: Mapping[int, PresentDiff]) -> int:
+    raws = tool.fields.values()
+    texts = [text for diff in present.values() for text in (diff.old_text, diff.new_text)]
+    marks = sum(raw.count(mark) for raw in raws for mark in (b"\\n", b"{", b","))
+    lines = sum(text.count("\n") for text in texts)
+    return sum(map(len, (*raws, *texts))) + VALUE_STEPS * (marks + lines)
 
 
 class Argument(Struct, frozen=True, omit_defaults=True):
@@ -158,6 +179,9 @@ def permission(
     options = [members(option) for option in items(members(params).get("options", b""))]
     names = ("optionId", "kind", "name")
     offers = [offer(*(string(option.get(name)) or "" for name in names)) for option in options]
+    if is_too_long(tool, present):
+        noes = [it for it in offers if it.kind.startswith("reject")]
+        return Permission(WANTS.get(tool.kind, "asks"), (*blocks_of_call(tool, present),), (*noes,))
     wants = f"wants to {OUTSIDE}" if folders_outside(tool) else WANTS.get(tool.kind, "asks")
     return Permission(wants, tuple(blocks_of_call(tool, present)), tuple(offers))
 
@@ -165,7 +189,13 @@ def permission(
 def blocks_of_call(
     tool: ToolCall, present: Mapping[int, PresentDiff] = NOTHING_PRESENT
 ) -> list[Block]:
-    """Return all that is to be allowed: what would happen first, then where, then all else."""
+    """Return all that is to be allowed: what would happen first, then where, then all else.
+
+    Of a call that `is_too_long` there is only the beginning of its title, and that it is so.
+    """
+    budget = Budget(STEPS)
+    if not budget.affords(_steps(tool, present)):
+        return [title_block(tool.title[:NAME_CHARACTERS]), title_block(TOO_LONG)]
     title, given, places = without_repetition(tool, present)
     outside = folders_outside(tool)
     blocks = [block for folder in outside for block in path_blocks(folder)]
@@ -181,7 +211,7 @@ def blocks_of_call(
     produced = [
         block
         for place in places
-        for block in _produced(content[place], present.get(place), tool.kind)
+        for block in _produced(content[place], present.get(place), tool.kind, budget)
     ]
     has_diff = any(block.kind == "diff" for block in produced)
     blocks += [*produced, *named] if has_diff else [*named, *produced]
@@ -207,7 +237,9 @@ _QUOTED = re.compile(r"\s*`([^`]+)`\s*")
 """A command as Markdown has it."""
 
 
-def _produced(item: bytes, present: PresentDiff | None, kind_of_call: str) -> list[Block]:
+def _produced(
+    item: bytes, present: PresentDiff | None, kind_of_call: str, budget: Budget
+) -> list[Block]:
     """Return an item of a call's content."""
     parts = members(item)
     kind, text = string(parts.get("type")), _text_of(item)
@@ -219,7 +251,7 @@ def _produced(item: bytes, present: PresentDiff | None, kind_of_call: str) -> li
             words = "" if old else "a new file"
             words = "The file has other text than the agent says" if present.differs else words
         further = path_blocks(path)[1:]
-        return [diff_block(Diff(path, new, old_text=old), words), *further]
+        return [diff_block(Diff(path, new, old_text=old), words, budget=budget), *further]
     if text is not None:
         bared = without_fence(text)
         return [argument_block("", bared) if kind_of_call == "execute" else text_block(bared)]
@@ -298,6 +330,8 @@ def in_a_line(title: str, call: Mapping[str, bytes]) -> str:
     """Return what is asked: the command as it will run, `exact`, where the title of the call with
     these raw fields is that, or the beginning of it; otherwise the title."""
     tool = ToolCall("", call)
+    if is_too_long(tool):
+        return title
     if folders := folders_outside(tool):
         return f"{OUTSIDE}: {', '.join(folders)}"
     whole = whole_texts(tool)

@@ -2,7 +2,7 @@
 
 difflib alone takes many seconds for some files of 5,000 lines. So the files are first cut at lines
 that occur once in each ("patience diff"), and only the pieces in between are compared closely, as
-long as there is time for it. The other pieces count as changed entirely.
+long as there are steps for it. The other pieces count as changed entirely.
 """
 
 from __future__ import annotations
@@ -13,19 +13,24 @@ from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 from typing import Final
 
-CLOSE_WORK: Final = 4_000_000
-"""Limit of close comparisons of two versions: a quarter of a second."""
+from acphold.safety.budget import Budget
+
+CLOSE_STEPS: Final = 4_000_000
+"""Steps of close comparisons of two versions, one for a pair of lines: a quarter of a second."""
 
 CONTEXT: Final = 3
 """Unchanged lines around a change."""
 
 
-def hunks(old: Sequence[str], new: Sequence[str], skipped: int = 0) -> Iterator[list[str]]:
+def hunks(
+    old: Sequence[str], new: Sequence[str], skipped: int = 0, budget: Budget | None = None
+) -> Iterator[list[str]]:
     """Yield the hunks of a unified diff: the ranges, then the lines, each behind its sign.
 
     Both versions follow so many lines that are not compared.
     """
-    for group in _LineMatcher(old, new).get_grouped_opcodes(CONTEXT):
+    matcher = _LineMatcher(old, new, budget or Budget(CLOSE_STEPS))
+    for group in matcher.get_grouped_opcodes(CONTEXT):
         (_, before, _, after, _), (_, _, before_end, _, after_end) = group[0], group[-1]
         places = _range(before, before_end, skipped), _range(after, after_end, skipped)
         lines = ["@@ -{} +{} @@".format(*places)]
@@ -49,8 +54,9 @@ def _range(start: int, end: int, skipped: int) -> str:
 class _LineMatcher(SequenceMatcher[str]):
     """difflib's matcher with a different search for equal lines: see the module."""
 
-    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+    def __init__(self, old: Sequence[str], new: Sequence[str], budget: Budget) -> None:
         super().__init__()
+        self._budget = budget
         self._old = old
         self._new = new
 
@@ -64,7 +70,6 @@ class _LineMatcher(SequenceMatcher[str]):
         found = [Match(0, 0, begin)]
         i, j = begin, begin
         last = (len(old) - end, len(new) - end)
-        room = CLOSE_WORK
         for i_next, j_next in [*_anchors(old[: last[0]], new[: last[1]], begin), last]:
             one, other = old[i:i_next], new[j:j_next]
             if one and other:
@@ -72,8 +77,7 @@ class _LineMatcher(SequenceMatcher[str]):
                 # once for each block of lines that it finds.
                 counts = Counter(other)
                 work = min(len(one), len(other)) * sum(counts[line] for line in one)
-                if work <= room:
-                    room -= work
+                if self._budget.affords(work):
                     matches = SequenceMatcher(None, one, other).get_matching_blocks()
                     found += [Match(i + it.a, j + it.b, it.size) for it in matches]
             if (i_next, j_next) != last:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acphold.conversation.history.clearings import clearing_words
 from acphold.conversation.history.decisions import (
     AskedQuestion,
     Came,
@@ -20,6 +21,7 @@ from acphold.conversation.history.decisions import (
 from acphold.conversation.history.entries import (
     ANSWER,
     CHILD,
+    CLEARED,
     ECHO,
     PROMPT,
     QUESTION,
@@ -257,6 +259,8 @@ class _TurnTranscript:
                 asked.question, closed.came(question), closed.client, bool(closed.rules)
             )
             self._beside[index] = place, seq, decision
+        elif entry.kind == CLEARED and (words := clearing_words(entry.raw)):
+            self._put(entry.seq, Noticed("info", words, "", is_ours=True))
         elif entry.kind != CHILD:
             seq, raw = entry.seq, entry.update
             may_be = len(raw) > LONG or any(name in raw for name in _BESIDE)

@@ -31,7 +31,7 @@ from acphold.machine.first_frame import EDITOR, FirstFrame
 from acphold.machine.locked_file import holder, is_held, read_note
 from acphold.machine.own_program import start_detached
 from acphold.machine.place import place_of
-from acphold.machine.runtime_folder import daemon_socket, login_folder
+from acphold.machine.runtime_folder import login_folder
 from acphold.version import __version__
 
 TYPE_CHECKING = False  # see quick_start
@@ -286,10 +286,8 @@ def hand_over(frame: bytes, location: str, streams: tuple[int, int, int]) -> soc
     while True:
         noted = daemon_address(held)  # of one that was killed, any program may listen there now
         connection = (
-            (_connect(held, noted) if noted and is_held(held) else None)
-            or _connect(held, _former_socket(location))
-            or _start_and_connect(held, location, frame)
-        )
+            _connect(held, noted) if noted and is_held(held) else None
+        ) or _start_and_connect(held, location, frame)
         if _is_accepted(held, connection, frame, streams):
             return connection
         connection.close()
@@ -310,19 +308,6 @@ def _refuse(error: AcpError) -> int:
 
 
 # -- the daemon ------------------------------------------------------------------------------
-
-
-def _former_socket(journal: str) -> str:
-    """Return the socket that a daemon of an earlier release has for us, which it knew by these
-    variables; it makes room once nobody needs it."""
-    own = [os.environ.get(name, "") for name in Surroundings.HOMES]
-    if settings := os.environ.get("ACPHOLD_SETTINGS"):
-        own.append(os.path.abspath(os.path.expanduser(settings)))
-    named = journal if scheme_of(journal) is None else without_password(journal)
-    try:
-        return daemon_socket(short_mark("\0".join([named, *own, place_of()])), is_former=True)
-    except AcpError:  # there is no folder for sockets; a daemon of ours says so
-        return ""
 
 
 def _connect(held: str, path: str) -> socket.socket | None:

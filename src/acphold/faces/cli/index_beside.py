@@ -22,7 +22,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
-from acp_wire.state_folder import state_folder
 from acp_wire.tasks import timeout
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
@@ -36,7 +35,7 @@ from acphold.journal_location import belongings
 from acphold.live.reading.local_reader import existing_journal
 from acphold.machine.locked_file import LockedFile, hold
 from acphold.machine.own_program import own_command, start_detached
-from acphold.machine.runtime_folder import runtime_folder, take_over
+from acphold.machine.runtime_folder import runtime_folder
 
 if TYPE_CHECKING:
     from acphold.imports import Growth, Intake
@@ -223,10 +222,7 @@ def growth(path: str) -> Growth | None:
 
 def memory_file(path: str) -> str:
     """Return the file that remembers the imports into the journal of this name."""
-    file = os.path.join(belongings(path), "imports", "memory")
-    with suppress(OSError):  # where nobody may write, nothing was imported
-        take_over(os.path.join(state_folder(), "imports", _key(path)), file)
-    return file
+    return os.path.join(belongings(path), "imports", "memory")
 
 
 def _key(path: str) -> str:

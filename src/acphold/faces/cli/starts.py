@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from acp_wire.state_folder import state_folder, write_private
+from acp_wire.state_folder import write_private
 from acp_wire.surroundings import Surroundings
 from acphold.faces.cli import bounds
 from acphold.faces.cli.options import a_text
@@ -139,12 +139,6 @@ def find_start(mark: str | None, journal: str) -> Start | None:
         seal, raw = found[:SEAL_BYTES], found[SEAL_BYTES:]
         if seal and seal == _seal(raw):
             return msgspec.json.decode(raw, type=Start)
-    with suppress(OSError, msgspec.MsgspecError):
-        # As an earlier release had it, for all journals, in this user's own folder.
-        earlier = os.path.join(state_folder(), "starts", f"{mark}.json")
-        start = msgspec.json.decode(contents(earlier, bounds.START_BYTES), type=Start)
-        write_start(start, journal)
-        return start
     return None
 
 

@@ -170,10 +170,12 @@ class PersonAnswers:
         """Ask for permission for a tool; return the id of an option."""
         async with self._turn_to_ask():
             tool = question.tool_call
-            self._show(call_details(tool, await self._calls.at_present(question.session_id, tool)))
+            present = await self._calls.at_present(question.session_id, tool)
+            self._show(call_details(tool, present))
             self._flow.asks_about(tool)
             mode = self.edit_mode()
-            choice = permission(tool, question.options, "" if mode is None else mode.name)
+            named = "" if mode is None else mode.name
+            choice = permission(tool, question.options, present, named)
             self._flow.in_question, self._flow.said_instead = tool.tool_call_id, ""
             try:
                 answer = await self._choose(choice, question)

@@ -28,10 +28,12 @@ from acp_wire.schema import (
 )
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation.permissions import (
+    NAME_CHARACTERS,
     OUTSIDE,
     WRITTEN,
     blocks_of_call,
     folders_outside,
+    is_too_long,
     offer,
     without_repetition,
 )
@@ -271,10 +273,16 @@ BY_MODE = "acphold/mode"
 
 
 def permission(
-    tool: ToolCall, options: Sequence[schema.PermissionOption], mode: str = ""
+    tool: ToolCall,
+    options: Sequence[schema.PermissionOption],
+    present: Mapping[int, PresentDiff] | None = None,
+    mode: str = "",
 ) -> KeyChoice:
-    """Return the choice among a request's options, in their order, each with its effect; of an edit
-    that can be allowed once also the agent's `mode` of this name, which accepts them."""
+    """Return the choice among a request's options, in their order, each with its effect; without a
+    yes to a call that is too long to show. With an edit that can be allowed once stands the agent's
+    `mode` of this name, which accepts edits."""
+    is_shown = not is_too_long(tool, present or {})
+    options = [it for it in options if is_shown or it.kind.startswith("reject")]
     left = dict(LETTERS)
     keys = []
     for number, option in enumerate(options, 1):
@@ -284,7 +292,8 @@ def permission(
     if mode and tool.kind == "edit" and any(it.kind == "allow_once" for it in options):
         words = f"allow once, and let the agent accept edits from now on, in its mode {mode}"
         keys.append(Key("e", on_one_line(words), BY_MODE))
-    title = on_one_line(_outside(tool) or tool.title or tool.tool_call_id)
+    title = _outside(tool) or tool.title if is_shown else tool.title[:NAME_CHARACTERS]
+    title = on_one_line(title or tool.tool_call_id)
     noes = [option for option in options if option.kind.startswith("reject")]
     no = next(
         (option for option in noes if option.kind == "reject_once"), noes[0] if noes else None
@@ -292,7 +301,7 @@ def permission(
     return KeyChoice(
         f"Allow this? {title}",
         tuple(keys),
-        short=in_short(tool),
+        short=in_short(tool) if is_shown else "",
         instead=no.option_id if no else "",
     )
 

@@ -163,7 +163,7 @@ TABLES: Final = (
     "ALTER TABLE acphold.leases SET (fillfactor = 50)",
 )
 
-FIRST: Final = 6
+FIRST: Final = 20
 """The lowest version of a release."""
 
 VERSION: Final = 20

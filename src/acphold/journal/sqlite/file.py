@@ -289,9 +289,8 @@ def upgrade(path: str, busy_seconds: float) -> None:
             ]
             raise errors.OlderJournalError(path, pids)
 
-        homes = partial(leases.keep_homes, connection)
         titles = partial(renew_titles, SqliteTables(connection))
-        migrate(connection, path, refuse_owned, homes, titles)
+        migrate(connection, path, refuse_owned, titles)
 
 
 def _changes(header: bytes) -> int:

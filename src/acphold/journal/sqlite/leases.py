@@ -302,14 +302,6 @@ def era(connection: Connection) -> str:
     return str(found)
 
 
-def keep_homes(connection: Connection) -> None:
-    """In an upgrade to sessions with homes: the homes of those that were prompted here are here, if
-    the file is where it was."""
-    if (meta(connection, "era") or "").endswith(f" {os.stat(connection.path).st_ino}"):
-        keep_identity(connection, mark := identity(connection).mark)
-        connection.execute("UPDATE sessions SET home = ? WHERE start IS NOT NULL", (mark,))
-
-
 def renew_era(connection: sqlite3.Connection) -> None:
     """End the era, and the identity with it: the journal has gone back, or this is a copy.
     Positions given out before are void."""

@@ -178,19 +178,8 @@ TABLES: Final = (
 
 _CREATE: Final = re.compile("^CREATE (UNIQUE )?(TABLE|INDEX|TRIGGER)")
 
-_GONE: Final = (
-    "DROP TABLE IF EXISTS usage_slots",
-    "DROP TABLE IF EXISTS usage_costs",
-    "DROP INDEX IF EXISTS usage_of_sessions",
-    "DROP TRIGGER IF EXISTS row_changed",  # is made again, with other columns
-)
-"""Takes out of a journal what earlier releases have made."""
-
-FIRST: Final = 20
+FIRST: Final = 36
 """The lowest version of a release."""
-
-WITH_HOMES: Final = 24
-"""The first version in which sessions have homes."""
 
 VERSION: Final = 36
 """The version of journals that this release writes."""
@@ -200,15 +189,14 @@ def migrate(
     connection: sqlite3.Connection,
     path: str,
     refuse_owned: Callable[[], None] = lambda: None,
-    keep_homes: Callable[[], None] = lambda: None,
     renew_titles: Callable[[], None] = lambda: None,
 ) -> None:
     """Bring the journal to VERSION, all of it in one transaction.
 
     `refuse_owned` is called before that if the journal has content, in the transaction, and raises
-    if somebody owns a session there; `keep_homes` at its end, if sessions had no homes, and
-    `renew_titles`. Raises NewerJournalError, JournalUnavailableError if it is too old, and the
-    sqlite3 errors of a locked, full or damaged file.
+    if somebody owns a session there; `renew_titles` at its end. Raises NewerJournalError,
+    JournalUnavailableError if it is too old, and the sqlite3 errors of a locked, full or damaged
+    file.
     """
     while (version := version_of(connection)) < VERSION:
         if version:
@@ -223,14 +211,12 @@ def migrate(
                         for name, type, default in columns if sql is None else ():
                             column = f"{name} {type} NOT NULL DEFAULT {default}"
                             connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-                    for statement in _GONE:
-                        connection.execute(statement)
+                    # It is made again, with other columns.
+                    connection.execute("DROP TRIGGER IF EXISTS row_changed")
                 for statement in TABLES:
                     if version:
                         statement = _CREATE.sub(r"\g<0> IF NOT EXISTS", statement)
                     connection.execute(statement)
-                if 0 < version < WITH_HOMES:
-                    keep_homes()
                 if version:
                     renew_titles()
                 # An older release that holds a lease must not write its rows to the new tables.

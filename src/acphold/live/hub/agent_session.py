@@ -11,14 +11,16 @@ The `Voice` says whether the agent's words about the session count:
     a new or adopted session was opened             COUNTS
     it is being restored                            REPEATS
     it was restored by the agent's `session/resume` COUNTS
-    it was restored by a replay, or anew            STALE
+    it was restored by a replay                     REPLAYS
+    it was restored anew                            STALE
     a prompt was sent                               COUNTS
     a turn was cancelled and answered, or answered
     for by us                                       STALE
 
 COUNTS: everything is part of the session. REPEATS: it is in the journal already; settings that
 differ are kept for the end of the restoring. STALE: only updates of the attributes count; some
-agents go on with a replay after its answer, or with a turn after its cancellation.
+agents go on with a turn after its cancellation. REPLAYS: the same until the agent was silent for a
+second; some go on with a replay after its answer, or begin it then.
 
 A child, that is a sub-agent, is known once it is announced, while the agent runs. Clients know it
 by the agent's own id, as they know the session. The id is prefixed with the agent's id of the
@@ -36,6 +38,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from enum import Enum
+from time import monotonic
 
 from msgspec import Struct
 
@@ -66,6 +69,7 @@ from acphold.live.agents.interface import (
     update_of,
 )
 from acphold.live.hub import bounds
+from acphold.live.hub.agent_memory import Replay
 from acphold.live.hub.routes import Child, Routes, is_usable_id
 from acphold.live.hub.session import HubSession
 
@@ -105,6 +109,7 @@ class Voice(Enum):
 
     COUNTS = "counts"
     REPEATS = "repeats"
+    REPLAYS = "replays"
     STALE = "stale"
 
 
@@ -118,8 +123,8 @@ CHOSEN_KINDS = kinds_about("choices")
 class AgentSession(Struct, eq=False):
     """One session as its agent has it.
 
-    `answer` is the agent's last answer to opening the session. While it is restored, `captured`
-    collects the conversation of the agent's replay; None if not wanted.
+    `answer` is the agent's last answer to opening the session. `replay` gets the conversation that
+    it replays; None if nobody asks. `heard_at` is when that went on (`monotonic`).
     """
 
     agent: HubAgent
@@ -130,8 +135,8 @@ class AgentSession(Struct, eq=False):
     answer: bytes = b"{}"
     voice: Voice = Voice.COUNTS
     repeated: list[bytes] = []
-    captured: list[bytes] | None = None
-    _captured_bytes: int = 0
+    replay: Replay | None = None
+    heard_at: float = 0.0
     _generation: int = 0
 
     @property
@@ -211,13 +216,20 @@ class AgentSession(Struct, eq=False):
 
     def counting(self, updates: Updates) -> Sequence[bytes]:
         """Return those of the updates that are to be published now."""
+        if self.voice is Voice.REPLAYS:
+            if monotonic() > self.heard_at + bounds.QUIET_SECONDS:
+                self.voice = Voice.COUNTS
+            self.heard_at = monotonic()
         if self.voice is Voice.COUNTS or updates.kind not in ("update", "params"):
             return updates.raws
         pairs = [(raw, update_of(updates.kind, raw)) for raw in updates.raws]
         kept = [(raw, it) for raw, it in pairs if update_kind(it) in ATTRIBUTE_KINDS]
         if dropped := len(pairs) - len(kept):
             log.info("session %s: dropped %d old updates", self._session_id, dropped)
-        if self.voice is Voice.STALE:
+        if self.replay is not None and self.voice is not Voice.STALE:
+            for _, update in pairs:
+                self.replay.hear(update)
+        if self.voice is not Voice.REPEATS:
             return [raw for raw, _ in kept]
         for _, update in kept:  # for `differing`
             kind = update_kind(update)
@@ -225,16 +237,7 @@ class AgentSession(Struct, eq=False):
                 self.repeated = [each for each in self.repeated if update_kind(each) != kind]
             if kind not in CHOSEN_KINDS:
                 self.repeated.append(update)
-        if self.captured is not None:
-            self._captured_bytes += sum(len(it) for _, it in pairs)
-            self.captured += [it for _, it in pairs if update_kind(it) not in ATTRIBUTE_KINDS]
-            if self._captured_bytes > bounds.CAPTURED_BYTES:
-                self.captured = None
         return ()
-
-    def begin_capture(self) -> None:
-        """Collect the conversation of the replay that is requested next."""
-        self.captured, self._captured_bytes = [], 0
 
     def differing(self, attributes: Attributes) -> list[bytes]:
         """Return, and forget, the updates kept aside that change these attributes, in order."""

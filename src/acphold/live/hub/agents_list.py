@@ -156,6 +156,14 @@ class AgentsList:
         linked = await self._journal.links.sessions_of(self._agent.key, agents_ids)
         return [it for it in agents_ids if it not in linked]
 
+    async def others_since(self, cwd: str, at: int) -> list[str]:
+        """Return the agent's own ids of sessions in a folder, used since then (ms since the epoch),
+        that no session of the journal has; the newest first."""
+        found = await self._ask((cwd, ()))
+        times = {its: line.updated_at or 0 for its, line in found.items()}
+        newest = sorted(times, key=lambda its: -times[its])
+        return await self.only_its([its for its in newest if times[its] >= at])
+
     async def hear(
         self, infos: Sequence[bytes], removed: Sequence[str] = ()
     ) -> tuple[list[str], list[bytes]]:

@@ -108,6 +108,13 @@ The history is shown in any case; the next prompt keeps waiting, or tries again 
 REOPEN_SECONDS: Final = 60.0
 """Seconds an agent has to open a session again in one way, before the next way is tried."""
 
+QUIET_SECONDS: Final = 1.0
+"""A replay is over so long after its last update, and after the answer."""
+
+REPLAY_SECONDS: Final = 5.0
+"""A replay that is not over so long after the answer leaves the agent's memory in doubt; a prompt
+waits no longer."""
+
 SETTING_SECONDS: Final = 10.0
 """Seconds an agent has to set one mode or option again; after that it goes on without."""
 
@@ -121,13 +128,19 @@ ADOPT_SECONDS: Final = 120.0
 EARLY_BYTES: Final = 1024 * 1024
 """Most bytes of updates kept for sessions that are not known yet; beyond it they are dropped."""
 
-CAPTURED_BYTES: Final = 64 * 1024 * 1024
-"""Most bytes of an agent's replay that are kept to find turns that ran outside of acphold; a longer
-replay is not searched."""
+CAPTURED_BYTES: Final = 16 * 1024 * 1024
+"""Most bytes at the end of an agent's replay that are kept: turns that ran outside of acphold are
+taken from there."""
+
+CLEARINGS: Final = 64
+"""Newest clearings of a session that are read; the last one that was shown counts."""
 
 AHEAD_MS: Final = 5000
 """Milliseconds by which the agent's list must be ahead of our last entry: some agents write a title
 after a turn."""
+
+OTHER_IDS: Final = 3
+"""Sessions of the agent's own, at most, that are loaded to find what it kept of a cleared one."""
 
 CLOSED_SESSIONS: Final = 1000
 """Most ids of closed sessions, and of their sub-agents, whose late updates are known as such."""

@@ -14,7 +14,9 @@ from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode,
 from acp_wire.schema.splice import json_value
 from acphold import errors
 from acphold.conversation.history.attributes import fold_update
+from acphold.conversation.history.clearings import PLAN, is_plan_that_clears
 from acphold.conversation.history.entries import CHILD
+from acphold.conversation.history.fold import Doubt
 from acphold.conversation.history.handovers import own_words, without_its_title
 from acphold.conversation.history.raw_update import (
     CHUNK_STARTS,
@@ -64,17 +66,17 @@ REPEATED = kinds_about("choices", "commands", "cost")
 
 
 class Conversation:
-    """See the module. `cut_off`: a crash ended its last turn."""
+    """See the module. `doubt` is that of `Summary`."""
 
     def __init__(
-        self, session: HubSession, shared: SharedParts, setup: Setup, *, cut_off: bool = False
+        self, session: HubSession, shared: SharedParts, setup: Setup, *, doubt: Doubt = ""
     ) -> None:
         self.session = session
         self._is_end_told = False
         """True once its clients are led to the process that has taken it."""
-        self._come_to(shared, setup, cut_off=cut_off)
+        self._come_to(shared, setup, doubt=doubt)
 
-    def _come_to(self, shared: SharedParts, setup: Setup, *, cut_off: bool) -> None:
+    def _come_to(self, shared: SharedParts, setup: Setup, *, doubt: Doubt) -> None:
         session = self.session
         self.when_at_rest: Callable[[], None] | None = None
         """What another desk has to be told once less runs here: the session may come to it."""
@@ -99,7 +101,9 @@ class Conversation:
         )
         self.interjections = Interjections()
         self.title = GivenTitle(session, side, journal)
-        self.restoration = Restoration(session, side, journal, self.title, cut_off=cut_off)
+        self.restoration = Restoration(
+            *(session, side, journal, self.title, shared.other_ids), doubt=doubt
+        )
         self.terminals = TerminalTexts(session)
         self.services = Services(session, questions, self.terminals, shared)
         self.turns = Turns(
@@ -112,7 +116,7 @@ class Conversation:
     def move(self, shared: SharedParts, setup: Setup) -> None:
         """Come to the desk with these parts, asleep; its clients stay."""
         self._end()
-        self._come_to(shared, setup, cut_off=self.restoration.cut_off)
+        self._come_to(shared, setup, doubt=self.restoration.doubt)
 
     @property
     def is_asleep(self) -> bool:
@@ -309,6 +313,8 @@ class Conversation:
                 self.turns.log_step("a person is asked: %s", asked.method)
                 answer = await self.questions.decide(asked)
                 self.turns.log_step("answered: %s", asked.method)
+                if is_plan_that_clears(asked.params, answer):
+                    self.restoration.on_clearing(PLAN)
                 return answer
             await self.session.flush()  # questions are committed themselves
             running = self.turns.running

@@ -101,6 +101,7 @@ class Desk:
             providers=providers,
             follow_title=self._follow_title,
             made_titles=agents.made,
+            other_ids=agents.others_since,
         )
         self._following = TaskSet()
         self._taking = TaskSet()

@@ -1,6 +1,4 @@
-"""A conversation passed on: as text to an agent that lacks it, or from an agent's replay to us.
-
-An agent that has lost the conversation, or never had it, gets it as text, which reads like this:
+"""A conversation handed over as text to an agent that has lost it, or never had it:
 
 User: Make it friendlier
 Assistant: I will change the greeting.
@@ -15,10 +13,6 @@ something was left out, the text says so.
 
 It stands before the prompt, as it was said before it. Only a slash command stays in front: agents
 look for one at the very beginning of a prompt.
-
-When the agent opens a session again it replays what it knows. Turns that are in the replay and not
-in our journal were made outside of acphold, and are taken over. Both have the earlier turns, so
-they are compared by the person's words; everything in the replay after our last turn is new.
 """
 
 # See docs/decisions.md, 23.
@@ -27,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -36,13 +29,14 @@ from acphold.conversation.history.fold import SessionState
 from acphold.conversation.history.handovers import (
     BEGINNING,
     HEADING,
+    MISSING,
+    WITHOUT,
     WORDS_NOW,
     HandOver,
-    own_words,
     text_digest,
     with_mark,
 )
-from acphold.conversation.history.raw_update import is_the_persons, members, string, update_kind
+from acphold.conversation.history.raw_update import is_the_persons, members, string
 from acphold.conversation.history.timeline import (
     Item,
     Message,
@@ -167,18 +161,19 @@ def _child_text(child: SubAgent) -> str:
 PART_BYTES = 24
 """Bytes around a part: an empty line, and how many are left out before it."""
 
-CUT_OFF = (
-    "Your last turn was cut off by a crash. From a journal, what the user had asked and been shown "
-    "of it"
-)
-"""The first words for an agent that only lacks the last turn."""
-
 ENDING = "Background only. Do not answer it again:"
 """The words before the quoted conversation."""
 
-LOST = "The agent had lost this conversation, so it was passed on again"
-GIVEN = "This conversation was passed on to the agent"
+LOST = "The agent has lost this conversation"
+LOST_PART = "The agent has lost the end of this conversation"
+GIVEN = "The agent does not know this conversation yet"
 """Titles of the notice: for an agent that has held the conversation, and for one that has not."""
+
+BRINGS = "Your next prompt brings it {} (about {} tokens){}. Begin it with {} to go on without."
+"""The text of the notice."""
+
+TOKEN_BYTES = 4
+"""Bytes of a token, roughly."""
 
 
 class Context(Struct, frozen=True):
@@ -202,42 +197,35 @@ class Context(Struct, frozen=True):
 
 
 def earlier_conversation(
-    state: SessionState, held_with: str | None = None, *, is_new: bool = False
+    state: SessionState,
+    held_with: str | None = None,
+    *,
+    is_new: bool = False,
+    is_part: bool = False,
 ) -> Context | None:
     """Return the conversation in `state`; None if nothing was said.
 
-    `held_with` names another agent that it began with; `is_new` says that this agent never had it.
-    It is plain text: agents do not show a model every embedded resource, and some forget it at
-    their next restart.
+    `held_with` names another agent that it began with; `is_new` says that this agent never had it,
+    `is_part` that it has what was said before. It is plain text: agents do not show a model every
+    embedded resource, and some forget it at their next restart.
     """
     kept = _select(state.timeline)
     if not kept.parts:
         return None
-    began = f" It began with another agent, {held_with}." if held_with else ""
-    left_out = _count(kept.left_out, "", "is", "are")
-    omitted = f" {left_out} left out." if kept.left_out else ""
-    title = f"{GIVEN}; it began with {held_with}" if held_with else GIVEN
-    return Context(
-        _compose(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
-        title if is_new or held_with else LOST,
-        f"{_count(kept.number, 'earlier ', 'was', 'were')} passed on with your prompt"
-        + (f"; {left_out} left out." if kept.left_out else "."),
-        kept.left_out,
+    began = f" It began with another agent, {held_with}." if held_with and not is_part else ""
+    omitted = f" {_count(kept.left_out, '', 'is', 'are')} left out." if kept.left_out else ""
+    title = LOST_PART if is_part else GIVEN if is_new or held_with else LOST
+    if held_with and not is_part:
+        title = f"{title}; it began with {held_with}"
+    preface = f"{MISSING} and been shown of it." if is_part else f"{BEGINNING}."
+    text = _compose(f"{preface}{began}{omitted} {ENDING}", kept.parts)
+    brings = BRINGS.format(
+        _count(kept.number, "earlier ", "", "").rstrip(),
+        max(1, len(text.encode(errors="replace")) // TOKEN_BYTES),
+        f"; {_count(kept.left_out, '', 'is', 'are')} left out" if kept.left_out else "",
+        WITHOUT,
     )
-
-
-def cut_off_turn(state: SessionState) -> Context | None:
-    """Return the last turn in `state`, which a crash cut off: an agent that restored the rest lacks
-    it."""
-    prompts = [index for index, item in enumerate(state.timeline) if is_prompt(item)]
-    kept = _select(state.timeline[prompts[-1] :] if prompts else ())
-    if not kept.parts:
-        return None
-    return Context(
-        _compose(f"{CUT_OFF}. {ENDING}", kept.parts),
-        "The interrupted turn was passed on to the agent",
-        "The agent may have forgotten what it said and did in it.",
-    )
+    return Context(text, title, brings, kept.left_out)
 
 
 # -- what there is room for ------------------------------------------------------------------------
@@ -309,44 +297,3 @@ def _compose(preface: str, parts: Sequence[str]) -> str:
 
 def _text_block(text: str) -> bytes:
     return msgspec.json.encode({"type": "text", "text": text})
-
-
-def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] | None:
-    """Return the updates of the agent's replay after our last turn; None if the two do not
-    meet."""
-    ours = [
-        _plain(item.text)
-        for item in state.timeline
-        if isinstance(item, Message) and item.role == "user"
-    ]
-    # The person's words in the replay, and all updates from there to their next words.
-    turns: list[tuple[str, list[bytes]]] = []
-    is_speaking = False
-    for raw in replay:
-        was_speaking, is_speaking = is_speaking, update_kind(raw) == "user_message_chunk"
-        if is_speaking:
-            text = string(members(members(raw).get("content", b"{}")).get("text")) or ""
-            if was_speaking:
-                prompt, raws = turns[-1]
-                turns[-1] = (prompt + text, raws)
-            else:
-                turns.append((text, []))
-        if turns:
-            turns[-1][1].append(raw)
-    in_replay = [_plain(prompt) for prompt, _ in turns]
-    if not ours:
-        return None
-    index, best = -1, 0
-    for end in range(len(in_replay)):
-        # The longest run of the same prompts wins; of equals the first, as prompts may repeat.
-        ends = zip(reversed(ours), reversed(in_replay[: end + 1]), strict=False)
-        if (length := sum(1 for _ in takewhile(lambda each: each[0] == each[1], ends))) > best:
-            index, best = end, length
-    if index < 0:
-        return None
-    return [raw for _, raws in turns[index + 1 :] for raw in raws]
-
-
-def _plain(text: str) -> str:
-    """Return a text with single spaces, without the conversation that we handed over with it."""
-    return " ".join(own_words(text).split())

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from acp_wire.state_folder import state_folder
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AcpError, WorkspaceError
@@ -43,27 +42,9 @@ async def stores_of(journal: Journal) -> Stores:
     own = await identity(journal)
     if own is None:
         return Stores(os.path.join(account_folder(), "files", "unknown"))
-    name = f"{(its_family := await family(journal))}-{own}"
-    stores = Stores(os.path.join(account_folder(), "files", name))
-    await Threads(1).run(_take_over, its_family, os.path.dirname(stores.folder))
+    stores = Stores(os.path.join(account_folder(), "files", f"{await family(journal)}-{own}"))
     await Threads(1).run(_link_relatives, stores)
     return stores
-
-
-def _take_over(its_family: str, folder: str) -> None:
-    """Move the stores of a family from where an earlier release had them; blocks."""
-    earlier = os.path.join(state_folder(), "files")
-    if earlier == folder or not os.path.isdir(earlier):
-        return
-    for name in os.listdir(earlier):
-        if name.partition("-")[0] == its_family and "." not in name:
-            try:
-                deadline = time.monotonic() + bounds.STORES_COPY_SECONDS
-                Stores(os.path.join(folder, name)).move_from(
-                    Stores(os.path.join(earlier, name)), deadline
-                )
-            except (OSError, TimeoutError) as error:
-                log.warning("%s: cannot move the kept files from there: %s", earlier, error)
 
 
 def _link_relatives(stores: Stores) -> None:

@@ -217,7 +217,8 @@ class Ownership(Struct, eq=False):
         if row.home != lease.journal:
             await session.come_home(marks(summary))
         cut_off = summary.turn != "idle"
-        conversation = Conversation(session, shared, setup, cut_off=cut_off)
+        doubt = summary.doubt or ("cut" if cut_off else "")
+        conversation = Conversation(session, shared, setup, doubt=doubt)
         for _ in range(row.followers):  # clients that the last owner cut off may come back
             session.rest.leave_bookmark(in_turn=cut_off, ago=session.row.idle_seconds)
         await conversation.questions.close_left(summary.open_questions)

@@ -5,13 +5,18 @@ A fork that it has not seen is opened by its own `session/fork`, where that fits
 a new session at the agent, which is handed the earlier conversation with the next prompt. Then
 modes and options are set as the person left them.
 
-The next prompt brings the agent what it is owed:
+What an agent remembers is compared where it shows it, by its load (`hub.agent_memory`). So that is
+tried before its resume if something may differ: the agent's list has a later time, or what stands
+in the session is in `doubt`:
 
-    how it was restored                    owed
-    -------------------------------------  -----------------------------
-    by its own means, nothing is missing   nothing
-    by its own means, after a crash        the last turn, which no agent seen so far has kept
-    by a new session                       the conversation
+    doubt    what stands behind the last answer in step
+    -------  ------------------------------------------------------------------
+    ""       nothing
+    cut      a turn that a crash or an error ended, or an unanswered hand-over
+    cleared  the agent was asked to forget, or turns were left in its own program
+
+Otherwise the agent is believed to have it all. The next prompt brings the agent what it is owed;
+the person is told of that here, before it costs.
 
 A session goes over from one agent to another when it is opened with another agent than the one that
 it was held with: with `--all-agents`, because a client knows its id, or because a client has named
@@ -24,19 +29,6 @@ has lost it, and gets none of the modes and options of the first.
     due       another agent has it open               none, with the first prompt to that one:
                                                       the session is listed with it, and
                                                       remembers the agent it was held with
-
-Three flags are carried from one step to a later one; each is set before the step that it decides:
-
-    flag        set                                        decides
-    ----------  -----------------------------------------  -------------------------------------
-    cut_off     when the last turn ended in a crash, ours  whether that turn is owed, once the
-                or the agent's; cleared when the agent     agent was restored by its own means
-                has answered a prompt
-    went_on     by the hub, if the agent's own list        that its load is tried before its
-                has a later time than our last entry       resume, and that the turns missing
-                                                           here are taken from the replay
-    hands_over  with each prompt: whether more than the    whether a title that comes of it is
-                person's own words was sent                made of what was handed over
 """
 
 # See docs/decisions.md, 23 and 24.
@@ -48,30 +40,40 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Coroutine, Mapping
-from typing import Literal
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from time import monotonic
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_wire import schema
 from acp_wire.schema import items, members, splice
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.workspace.threads import Threads
 from acphold import errors
-from acphold.conversation.history.attributes import Attributes, fold_settings
-from acphold.conversation.history.entries import HANDED_OVER, Origin
-from acphold.conversation.history.handovers import HandedOver
-from acphold.conversation.history.raw_update import array
+from acphold.conversation.history.attributes import Attributes, fold_settings, used_tokens
+from acphold.conversation.history.clearings import PLAN, Clearing, dead_through
+from acphold.conversation.history.entries import CLEARED, HANDED_OVER, PROMPT, Origin
+from acphold.conversation.history.fold import Doubt
+from acphold.conversation.history.handovers import (
+    WITH,
+    WITHOUT,
+    HandedOver,
+    choice_in,
+    without_choice,
+)
+from acphold.conversation.history.raw_update import array, text_block
 from acphold.journal.journal import Journal, session_of, state_of
 from acphold.journal.rows import RowChange
-from acphold.known_agents import short_name
+from acphold.known_agents import FORGETS, TELLS_LESS, short_name
 from acphold.live.agents.interface import AgentExchange
 from acphold.live.hub import bounds
+from acphold.live.hub.agent_memory import Owed, Replay, compare, kept_turns
 from acphold.live.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.choices import current_values, is_boolean, option_list, settings_in
-from acphold.live.hub.handover import cut_off_turn, earlier_conversation, missing_turns
+from acphold.live.hub.handover import Context, block_text, earlier_conversation
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.session_list import GivenTitle
 from acphold.live.hub.tool_calls import close_children
@@ -93,8 +95,15 @@ AGENT_ENDED = "interrupted: the agent ended meanwhile"
 WENT_ON = "This conversation continued outside acphold"
 WENT_ON_HOW = "The agent has more turns, but does not report them, so they are not shown here."
 
-Owed = Literal["nothing", "last turn", "conversation"]
+IN_DOUBT = "It is not clear what the agent remembers of this conversation"
+IN_DOUBT_HOW = (
+    f"Nothing is passed on to it. Begin your next prompt with {WITH} to pass on all of it."
+)
 
+NO_WORDS = "Write your prompt behind {}."
+
+FEW = 10
+"""A context of less than this part of what it was is nearly empty."""
 
 NO_COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'
 
@@ -103,17 +112,24 @@ class Restoration(Struct, eq=False):
     """See the module. `_transfer` is due if it is not None.
 
     `_held_with` is another agent that the conversation began with, here or in the session that this
-    one was copied from; `_is_new` says that the agent has not held it itself.
+    one was copied from; `_is_new` says that the agent has not held it itself. `went_on` is set by
+    the hub if the agent's own list has a later time than our last entry. With `hands_over`, more
+    than the person's own words was sent: a title that comes of that is made of it. `_others` are
+    the agent's own sessions of a folder since a time.
     """
 
     _session: HubSession
     _side: AgentSession
     _journal: Journal
     _title: GivenTitle
-    cut_off: bool
+    _others: Callable[[str, int], Awaitable[list[str]]]
+    doubt: Doubt = ""
     went_on: bool = False
     hands_over: bool = False
-    _owed: Owed = "nothing"
+    _owed: Owed | None = None
+    _is_in_doubt: bool = False
+    _cleared: int = 0
+    _cleared_at: int = 0
     _transfer: Origin | None = None
     _held_with: str | None = None
     _is_new: bool = False
@@ -123,19 +139,21 @@ class Restoration(Struct, eq=False):
     @property
     def is_needless(self) -> bool:
         """True if a prompt can be sent as it is: nothing has to be opened or handed over first."""
-        return self._side.is_open and self._owed == "nothing"
+        return self._side.is_open and self._owed is None and self._running is None
 
-    async def ready(self) -> None:
-        """Have the agent run with this session open.
+    async def ready(self, through: int | None = None) -> None:
+        """Have the agent run with this session open, and know what it remembers of the entries up
+        to `through`, by default all.
 
         Raises AgentError, also if its folder is on another machine that shares the journal, and
         RemoteError if the agent asks the person to sign in or refuses a new session. One restoring
         serves all callers; cancelling one wait does not cancel the others.
         """
-        if self._side.is_open or self._side.is_at_work:
-            return  # if it is at work, the next prompt opens it anew
         if self._running is None:
-            self._running = asyncio.create_task(self._restore(), name="restore")
+            if self._side.is_open or self._side.is_at_work:
+                return  # if it is at work, the next prompt opens it anew
+            through = self._session.last_seq if through is None else through
+            self._running = asyncio.create_task(self._restore(through), name="restore")
             self._running.add_done_callback(self._over)
         await asyncio.shield(self._running)
 
@@ -157,22 +175,27 @@ class Restoration(Struct, eq=False):
         The conversation it is handed ends with entry `before`.
         """
         changes: dict[str, bytes | None] = {}
-        self.hands_over = self._owed != "nothing"
-        if self.hands_over:
-            state = await state_of(self._journal, self._session.id, before)
-            context = cut_off_turn(state)
-            if self._owed == "conversation":
-                context = earlier_conversation(state, self._held_with, is_new=self._is_new)
+        self.hands_over = False
+        if self._owed is not None or self._is_in_doubt:
+            prompt = items(members(params)["prompt"])
+            choice = choice_in(block_text(prompt[0])) if prompt else ""
+            if choice:
+                prompt[0] = text_block(without_choice(block_text(prompt[0])))
+                if len(prompt) == 1 and not block_text(prompt[0]):
+                    raise errors.InvalidParamsError(NO_WORDS.format(choice), field="prompt")
+                if self._is_in_doubt and choice == WITH:
+                    self._owed = Owed(self._cleared)
+            context = None if choice == WITHOUT else await self._context(before)
+            entry = HandedOver(self._session.id, before, "", self._side.agent.key)
             if context is not None:
                 mark = context.mark(self._session.id, before)
-                prompt = items(members(params)["prompt"])
-                changes["prompt"] = array(context.join(prompt, mark))
-                entry = HandedOver(
-                    *(mark.session_id, mark.last_seq, mark.digest, self._side.agent.key),
-                    *(self._side.id or "", context.left_out),
-                )
-                self._session.hold(HANDED_OVER, [msgspec.json.encode(entry)])
-                await self._session.publish("update", [notice(context.title, context.description)])
+                prompt = context.join(prompt, mark)
+                self.hands_over = True
+                left_out, its = context.left_out, self._side.id or ""
+                entry = replace(entry, digest=mark.digest, left_out=left_out, agent_session=its)
+            if context is not None or choice == WITHOUT:
+                await self._session.publish(HANDED_OVER, [msgspec.json.encode(entry)])
+            changes["prompt"] = array(prompt)
         if (due := self._transfer) is not None:
             # Now the session is the agent's own, and not only once it has answered: its requests
             # until then are made under its own name.
@@ -187,10 +210,35 @@ class Restoration(Struct, eq=False):
     async def on_understood(self) -> None:
         """Note that the agent knows the conversation: it has answered a prompt, so nothing is
         owed."""
-        self._owed, self.cut_off = "nothing", False
+        if self._owed is not None or self.doubt == "cut":
+            self.doubt = ""
+        self._owed, self._is_in_doubt = None, False
         if self._unlinked is not None:
             await self._session.link(self._side.agent.key, self._unlinked)
             self._unlinked = None
+
+    def on_clearing(self, how: str, used: int = 0) -> None:
+        """Note that the person had the agent forget everything, with this command, or by a plan.
+
+        It `used` so many tokens before. The entry is committed with the next publication.
+        """
+        agent = self._side.agent
+        if agent.reads_journal:
+            return
+        name = short_name(agent.key)
+        is_shown = how == PLAN or how in FORGETS.get(name, ())
+        is_shown |= used_tokens(self._session.attributes) * FEW < used
+        entry = msgspec.json.encode(Clearing(how, is_shown, agent=name))
+        self._session.hold(CLEARED, [entry])
+        self.doubt = "cleared"
+
+    async def _context(self, through: int) -> Context | None:
+        """Return the text of what the agent is owed, up to entry `through`; None for nothing."""
+        if self._owed is None:
+            return None
+        state = await state_of(self._journal, self._session.id, through, self._owed.after)
+        is_part = self._owed.is_part
+        return earlier_conversation(state, self._held_with, is_new=self._is_new, is_part=is_part)
 
     # -- opened again ---------------------------------------------------------------------
 
@@ -206,7 +254,7 @@ class Restoration(Struct, eq=False):
             return known
         return None  # another agent's id, or one that this agent has reused
 
-    async def _restore(self) -> None:
+    async def _restore(self, through: int) -> None:
         """Open it in one of the ways, best first, and set it as the person left it."""
         side, folder = self._side, self._side.setup.cwd
         may_be_elsewhere = not side.agent.reads_journal and is_node()
@@ -220,7 +268,7 @@ class Restoration(Struct, eq=False):
                 left = (await self._session.summary()).open_children
                 gone = [child for child in left if not side.knows_child(child.session_id)]
                 await close_children(self._session, AGENT_ENDED, gone)
-            self._owed, self._unlinked = "nothing", None
+            self._owed, self._unlinked, self._is_in_doubt = None, None, False
             wanted = self._session.attributes
             known = await self.downstream_id()  # a new start may have another name, and know it not
             row, key = await self._journal.session(self._session.id), side.agent.key
@@ -233,8 +281,9 @@ class Restoration(Struct, eq=False):
             self._transfer = None
             if row.agent != key:
                 self._transfer = Origin(row.session_id, row.agent, self._session.last_seq)
+            self._cleared = await self._dead_through(through)
             if known is not None:
-                opened = await self._reopen(known)
+                opened = await self._reopen(known, through)
             else:  # by the agent's own fork of the session that it was copied from, if that fits
                 from acphold.live.hub.forks import fork_source  # late: few agents can fork
 
@@ -245,8 +294,7 @@ class Restoration(Struct, eq=False):
                     opened = await self._attempt(FORK_SESSION.name, fork)
             if opened is None:
                 opened = await self._make(schema.NEW_SESSION.name, None)
-            elif self.cut_off and not side.agent.reads_journal:
-                self._owed = "last turn"
+            await self._tell(through)
             if self._transfer is not None:
                 # The agent's modes and options take the place of those of the agent before.
                 entry = splice(settings_in(opened), {"anew": b"true"})
@@ -257,22 +305,71 @@ class Restoration(Struct, eq=False):
             else:
                 await self._set_again(wanted, opened)
 
-    async def _reopen(self, known: str) -> bytes | None:
-        """Reopen it by the agent's own means; return None if it has none, or they failed."""
-        can = self._side.agent.capabilities
-        ways: list[tuple[str, Voice]] = []
-        if can.session_capabilities.resume is not None:
-            ways.append((schema.RESUME_SESSION.name, Voice.COUNTS))
-        if can.load_session:  # some agents go on replaying after the answer
-            ways.append((schema.LOAD_SESSION.name, Voice.STALE))
-        for method, voice in ways[::-1] if self.went_on else ways:
+    async def _dead_through(self, through: int) -> int:
+        """Return the last entry up to which the session was cleared."""
+        if self.doubt != "cleared":
+            return 0
+        page = await self._journal.read_back(
+            self._session.id, through + 1, bounds.CLEARINGS, kinds=[CLEARED]
+        )
+        dead, _, _ = dead_through(page.entries[::-1])
+        self._cleared_at = max((it.at for it in page.entries if it.seq == dead), default=0)
+        return dead
+
+    async def _tell(self, through: int) -> None:
+        """Tell the person what the next prompt brings the agent, before it costs."""
+        if (context := await self._context(through)) is not None:
+            await self._session.publish("update", [notice(context.title, context.description)])
+        elif self._is_in_doubt:
+            await self._session.publish("update", [notice(IN_DOUBT, IN_DOUBT_HOW)])
+
+    async def _reopen(self, known: str, through: int) -> bytes | None:
+        """Reopen it by the agent's own means; return None if it has none, they failed, or it
+        remembers there what was cleared or left."""
+        agent = self._side.agent
+        ways: list[str] = []
+        if agent.capabilities.session_capabilities.resume is not None:
+            ways.append(schema.RESUME_SESSION.name)
+        if agent.capabilities.load_session:
+            ways.append(schema.LOAD_SESSION.name)
+        if (self.went_on or self.doubt) and not agent.reads_journal:
+            ways.reverse()
+        for method in ways:
             try:
-                opened = await self._attempt(method, self._open_by(method, known, voice))
+                opened = await self._attempt(method, self._open_by(method, known))
+                if opened is None:
+                    continue
+                if agent.reads_journal or await self._is_in_step(through):
+                    return opened
             finally:
                 self._side.repeated.clear()
-                self._side.captured = None
-            if opened is not None:
-                return opened
+                self._side.replay = None
+            self._side.close()
+            break
+        if self._cleared and agent.capabilities.load_session and not agent.reads_journal:
+            return await self._open_another(known, through)
+        return None
+
+    async def _open_another(self, known: str, through: int) -> bytes | None:
+        """Load what the agent kept under another id since it was cleared; None if it has no session
+        that is just what is alive."""
+        side, session = self._side, self._session
+        linked = await self._journal.links.of(session.id)
+        others = [its for agent, its in reversed(linked) if agent == side.agent.key]
+        others += await self._others(side.setup.cwd, self._cleared_at)
+        for other in [*dict.fromkeys(it for it in others if it != known)][: bounds.OTHER_IDS]:
+            try:
+                opened = await self._attempt(
+                    schema.LOAD_SESSION.name, self._open_by(schema.LOAD_SESSION.name, other)
+                )
+                if opened is not None:
+                    if await self._is_in_step(through, is_strange=True):
+                        await session.link(side.agent.key, other)
+                        return opened
+                    side.close()
+            finally:
+                side.repeated.clear()
+                side.replay = None
         return None
 
     async def _attempt(self, method: str, opening: Coroutine[None, None, bytes]) -> bytes | None:
@@ -295,32 +392,67 @@ class Restoration(Struct, eq=False):
         side.close()
         return None
 
-    async def _open_by(self, method: str, known: str, voice: Voice) -> bytes:
+    async def _open_by(self, method: str, known: str) -> bytes:
         """Have the agent open the session that it knows by this id."""
         side, setup = self._side, self._side.setup
         side.voice = Voice.REPEATS
-        if self.went_on and method == schema.LOAD_SESSION.name:
-            side.begin_capture()
+        is_load = method == schema.LOAD_SESSION.name
+        side.replay = Replay() if is_load and not side.agent.reads_journal else None
         side.bind(known)
         params = setup.params_for(side.agent)
         async with side.exchange(method, params, bounds.REOPEN_SECONDS) as answer:
             side.on_opened(answer, setup)
-            # A turn that was answered for here, and still runs there, says nothing that belongs
-            # here.
-            side.voice = Voice.STALE if side.is_at_work else voice
-            if self.went_on:
-                self.went_on = False
-                session = self._session
-                state = await state_of(self._journal, session.id, session.last_seq)
-                missing = missing_turns(state, side.captured or ())
-                if missing is None:  # the replay does not contain them
-                    missing = [notice(WENT_ON, WENT_ON_HOW, "warning")]
-                if missing:
-                    await self._session.publish("update", missing)
+            side.voice = Voice.REPLAYS if is_load else Voice.COUNTS
+            side.heard_at = monotonic()
+            if side.is_at_work:
+                # A turn that was answered for here, and still runs there, says nothing that
+                # belongs here.
+                side.voice = Voice.STALE
             if differing := side.differing(self._session.attributes):
                 kept = [await self._title.without_worse_title(raw) for raw in differing]
                 await self._session.publish("update", kept)
             return answer
+
+    async def _is_in_step(self, through: int, *, is_strange: bool = False) -> bool:
+        """Find out what the agent remembers, and so what it is owed; return False if it remembers
+        what was cleared or left; of a session that `is_strange`, if that is not all of ours."""
+        session, side, went_on = self._session, self._side, self.went_on
+        self.went_on = False
+        if (replay := side.replay) is None:
+            if self.doubt == "cut":  # no agent seen so far has kept such a turn
+                page = await self._journal.read_back(session.id, through + 1, 1, kinds=[PROMPT])
+                self._owed = Owed(page.entries[0].seq - 1, is_part=True) if page.entries else None
+            self._is_in_doubt = self.doubt == "cleared" and self._cleared > 0
+            outside: list[bytes] | None = None
+        else:
+            kept = await kept_turns(self._journal, session.id, through, side.agent.key)
+            tells_less = short_name(side.agent.key) in TELLS_LESS
+            memory = compare(kept, replay.turns, tells_less=tells_less)
+            if (
+                memory.owed(kept) is not None
+                or memory.is_in_doubt
+                or memory.is_revived
+                or (went_on and not memory.outside)
+            ):
+                is_over = await replay.over()
+                memory = compare(kept, replay.turns, tells_less=tells_less)
+                is_owed = memory.owed(kept) is not None
+                self._is_in_doubt = memory.is_in_doubt or (is_owed and not is_over)
+            if memory.cleared > kept.cleared and kept.claim is not None:  # the replay shows it
+                shown = replace(kept.claim, shown=True, confirms=True)
+                await session.publish(CLEARED, [msgspec.json.encode(shown)])
+            self._cleared = memory.cleared
+            if memory.is_revived or (is_strange and not memory.has_all):
+                return False
+            self._owed = None if self._is_in_doubt else memory.owed(kept)
+            outside = replay.since(memory.outside) if memory.outside else None
+            if memory.has_all and not memory.outside:
+                outside = []
+        if went_on:
+            missing = [notice(WENT_ON, WENT_ON_HOW, "warning")] if outside is None else outside
+            if missing:
+                await session.publish("update", missing)
+        return True
 
     async def _make(self, method: str, source: str | None) -> bytes:
         """Have the agent make a session: its own fork of `source`, or a new one, which is handed
@@ -336,7 +468,7 @@ class Restoration(Struct, eq=False):
             made = new_session_id(answer)
             if source is None:
                 await self._journal.links.link(None, side.agent.key, made)
-                self._unlinked, self._owed = made, "conversation"
+                self._unlinked, self._owed = made, Owed(self._cleared)
             side.voice = Voice.STALE  # only attributes count: some replay what they have forked
             for early in side.bind(made):
                 if kept := side.counting(early):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct, field
 
@@ -25,9 +25,9 @@ class SharedParts(Struct, kw_only=True):
 
     `offered` are the client capabilities that the agent was told, `introduced` is its answer to
     `initialize`, once it has answered. `follow_title` is called with the folder of a session that
-    has a title of its first prompt; `made_titles` are those of `AgentsList.made`. `providers` are
-    the clients that provide MCP servers over ACP, by `serverId`. What is logged is `heard` by a
-    handler.
+    has a title of its first prompt; `made_titles` and `other_ids` are those of `AgentsList`.
+    `providers` are the clients that provide MCP servers over ACP, by `serverId`. What is logged is
+    `heard` by a handler.
     """
 
     agent: HubAgent
@@ -42,6 +42,7 @@ class SharedParts(Struct, kw_only=True):
     providers: dict[str, Client]
     follow_title: Callable[[str], None]
     made_titles: dict[str, str]
+    other_ids: Callable[[str, int], Awaitable[list[str]]]
     offered: ClientCapabilities = ClientCapabilities()
     introduced: bytes | None = None
     heard: logging.Handler | None = field(default_factory=listener)

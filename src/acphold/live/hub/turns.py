@@ -40,6 +40,8 @@ from acp_wire.rpc.wire_errors import incident
 from acp_wire.schema import CANCEL, splice
 from acp_wire.tasks import TaskSet, timeout
 from acphold import errors
+from acphold.conversation.history.attributes import used_tokens
+from acphold.conversation.history.clearings import command_in
 from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_end
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.journal.owners import clock
@@ -224,7 +226,7 @@ class Turns(Struct, eq=False):
             async with timeout(None) as turn.starting:
                 if turn.stage is TurnStage.STARTING:
                     await self._agent_is_free()
-                    await self._restoration.ready()
+                    await self._restoration.ready(turn.began)
                     await self._agent_is_free()  # opened under the id it was at work under
         except TimeoutError:
             pass  # cancelled: its stage says so
@@ -243,6 +245,8 @@ class Turns(Struct, eq=False):
             before = (self._last_sent, side.voice)
             turn.at_agent = self._shared.routes.begin_turn(side.id)
             turn.stage, self._last_sent, side.voice = TurnStage.RUNNING, turn, Voice.COUNTS
+            if command_in(turn.prompt):
+                turn.used = used_tokens(self._session.attributes)
             self._alerts.turn_began(turn.prompt, turn.began)
             self._hold(turn)  # first: `send` may already publish, even the answer
             try:
@@ -366,6 +370,8 @@ class Turns(Struct, eq=False):
                     )
                 if turn.is_over:
                     return
+                if (how := command_in(turn.prompt)) and b'"end_turn"' in entry:
+                    self._restoration.on_clearing(how, turn.used)
                 await session.publish(
                     "turn_end",
                     [entry],
@@ -391,7 +397,8 @@ class Turns(Struct, eq=False):
         answer for its client."""
         if isinstance(answer, errors.AgentError):  # its questions and its work end with it
             at_agent = turn.at_agent
-            self._restoration.cut_off = at_agent is not None and at_agent.is_set()
+            if at_agent is not None and at_agent.is_set() and not self._restoration.doubt:
+                self._restoration.doubt = "cut"
             self._questions.abandon(answer)
             await close_open(self._session, str(answer), turn.began)
         is_result = isinstance(answer, bytes) and answer.startswith(b"{")

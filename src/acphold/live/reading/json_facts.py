@@ -6,6 +6,7 @@ Each is one JSON object on one line, without control characters for a terminal o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -215,15 +216,21 @@ class QuestionFacts(Struct, rename="camel", kw_only=True):
             call = {name: Raw(value) for name, value in found.call.items()}
             facts.params, facts.tool_call = Raw(question.params), call or None
             if question.method == REQUEST_PERMISSION.name:
-                from acphold.conversation.presentation.permissions import permission  # late
-
-                shows = permission(found.call or question.tool_call, question.params)
-                facts.shows = Raw(_ENCODER.encode(shows))
+                asked = found.call or question.tool_call
+                facts.shows = Raw(_scene(question.params, tuple(sorted(asked.items()))))
         else:
             facts.answered_at, facts.outcome = iso(found.answered_at), decided.outcome
             facts.how, facts.said = found.came.how, found.came.said
             facts.client, facts.rules = decided.client, decided.rules
         return facts
+
+
+@lru_cache(8)  # while a question is open, each list has it
+def _scene(params: bytes, call: tuple[tuple[str, bytes], ...]) -> bytes:
+    """Return what a permission request shows."""
+    from acphold.conversation.presentation.permissions import permission  # late
+
+    return _ENCODER.encode(permission(dict(call), params))
 
 
 def question_json(found: InboxQuestion) -> str:

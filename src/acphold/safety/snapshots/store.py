@@ -25,7 +25,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EPERM, EROFS, EXDEV
+from errno import EACCES, EPERM, EROFS
 from hashlib import sha256
 
 from acp_wire.workspace.regular_files import contents
@@ -344,25 +344,6 @@ class Stores:
                 with suppress(FileNotFoundError), store.used(deadline):  # it was removed just now
                     store.link_to(os.path.join(made, store.id))
             os.rename(made, self.folder)
-
-    def move_from(self, other: Stores, deadline: float) -> None:
-        """Move all stores of another folder into this one, and remove that; several processes may
-        do this at once. Raises TimeoutError and OSError; then some stores stay there."""
-        os.makedirs(self.folder, 0o700, exist_ok=True)
-        with suppress(FileNotFoundError), locked(os.path.join(other.folder, ".lock"), deadline):
-            for store in other:
-                moved = os.path.join(self.folder, store.id)
-                with store.used(deadline, alone=True):
-                    try:
-                        os.rename(store.path, moved)
-                    except OSError as error:
-                        if error.errno != EXDEV:
-                            raise
-                        copied = f"{moved}.{os.urandom(4).hex()}"
-                        shutil.copytree(store.path, copied, symlinks=True)
-                        os.rename(copied, moved)
-                        shutil.rmtree(store.path)
-            shutil.rmtree(other.folder)
 
     def of(self, project: str, deadline: float) -> SnapshotStore:
         """The store of the project whose work trees share this folder, made if there is none.

@@ -152,6 +152,7 @@ export class Timeline {
     else if (kind === "question") this.addQuestion(update.id, update.method, update.params, place);
     else if (kind === "answer") this.addAnswer(update, place);
     else if (kind === "child") this.addChild(update, place);
+    else if (kind === "cleared" && update?.shown) this.#note("info", `${update.agent || "The agent"} has forgotten everything above`, undefined, place);
     else if (kind === "back" && Array.isArray(update?.left)) {
       this.#left.push(...update.left);
       this.#goBack();
