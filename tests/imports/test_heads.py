@@ -26,8 +26,9 @@ from acphold.imports import (
     reader,
 )
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
+from acphold.imports.heads import give_up_lost, unread_in
 from acphold.imports.intake import read_here
+from acphold.imports.joins import HEAD_BYTES
 from acphold.imports.pieces import NewsPiece
 from acphold.imports.readers import NAMES
 from acphold.imports.sources import Facts

@@ -57,6 +57,8 @@ class _Looked(Struct):
     """The variables that moved its folders: another process of ours may lack them."""
     named: dict[str, Stamp] = field(default_factory=dict)
     """What could not be read, and why, with the stamps of these files."""
+    has_joined: bool = False
+    """False if it was imported by a release that made two sessions of some conversations."""
     busy: dict[str, int] = field(default_factory=dict)
     """Until when (ms since the epoch) files of open sessions are left alone."""
 
@@ -131,7 +133,8 @@ class ImportMemory:
         for name in names:
             stamps, sources, search = _look(home, name)
             noted, named = [*map(_noted, sources)], _named(search.unreadable)
-            self._looked[name] = _Looked(since, redact, stamps, noted, search.variables, named)
+            self._looked[name] = looked = _Looked(since, redact, stamps, noted, search.variables)
+            looked.named, looked.has_joined = named, True
 
     def keep(self, file: str) -> None:
         """Keep it in the file of a journal, beside that of other agents."""
@@ -139,6 +142,7 @@ class ImportMemory:
         for name, looked in self._looked.items():
             if (before := memory.agents.get(name)) is not None:
                 looked.since = min(before.since, looked.since)
+                looked.has_joined = before.has_joined
                 looked.redact = before.redact or looked.redact
             memory.agents[name] = looked
         try:
@@ -156,7 +160,8 @@ class Growth:
         self._memory = _recall(file)
         self._differing: dict[str, set[str]] = {}
         for name, looked in (self._memory.agents if self._memory else {}).items():
-            if name in NAMES and name not in without and (paths := looked.differing()):
+            paths = looked.differing() if name in NAMES and name not in without else set[str]()
+            if paths or (name in NAMES and name not in without and not looked.has_joined):
                 self._differing[name] = paths
 
     def __bool__(self) -> bool:
@@ -205,13 +210,15 @@ class Growth:
             for source in sorted(sources, key=lambda source: -source.changed_at):
                 is_due = any(path in looked.busy and path not in left for path in source.paths)
                 is_same = before.get(source.place) == _noted(source) and not is_due
+                is_same &= looked.has_joined
                 if is_same or not _is_since(source, looked):
                     continue
                 if any(path in left for path in source.paths):
                     outcome = "busy"
                 else:
                     try:
-                        taken = await intake.take(source, reader(name))
+                        rejoin = is_due or not looked.has_joined
+                        taken = await intake.take(source, reader(name), rejoin=rejoin)
                         outcome = "busy" if taken.waits else taken.outcome
                     except (OSError, AcpError) as error:  # an import reports it
                         log.info("%s", error)
@@ -221,7 +228,7 @@ class Growth:
                         busy.setdefault(path, now_ms() + BUSY_MS)
                         stamps[path] = looked.stamps.get(path, MISSING)
             memory.agents[name] = replace(
-                looked, stamps=stamps, sources=[*map(_noted, sources)], busy=busy
+                looked, stamps=stamps, sources=[*map(_noted, sources)], busy=busy, has_joined=True
             )
         write_private(self._file, msgspec.msgpack.encode(memory))
 

@@ -7,33 +7,24 @@ them, the conversation is listed once it is read.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import PROMPT, Origin
+from acphold.conversation.history.entries import Origin, PastEntry
 from acphold.conversation.history.titles import title_of_prompt
-from acphold.errors import HeldElsewhereError, LeaseLostError, TranscriptError, UnknownSessionError
-from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.pieces import failure
-from acphold.imports.readers import Reader, reader
-from acphold.imports.records import only_beginnings
+from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
+from acphold.imports.joins import Joins, read_beginning
+from acphold.imports.readers import reader
 from acphold.imports.sources import Facts, ImportSelection, Source
-from acphold.journal.journal import HasLinks, Journal, session_of, take_lease
+from acphold.journal.journal import Journal, session_of, take_lease
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
-
-log = logging.getLogger(__name__)
-
-HEAD_BYTES: Final = 128 << 10
-"""Bytes of a file searched for the first prompt: settings and hook output come before it."""
 
 WORTH_LISTING: Final = 16 << 20
 """Size from which listing first pays off: it takes over a second to read."""
@@ -45,14 +36,17 @@ AT_ONCE: Final = 64
 """Rows per transaction: others wait for it."""
 
 
-async def enlist(journal: HasLinks, new: Iterable[Source], selection: ImportSelection) -> None:
+async def enlist(journal: Journal, new: Iterable[Source], selection: ImportSelection) -> None:
     """List the conversations that can be listed from their beginnings, the newest first; without
     titles, if these may contain what is left out."""
-    rows: list[Listed] = []
+    rows, joins = list[Listed](), Joins(journal)
     for source in sorted(new, key=lambda source: -source.changed_at):
         if source.reader in NOT_BY_HEADS:
             continue
-        if row := list_row(source, reader(source.reader), selection):
+        facts, prompts = read_beginning(source, reader(source.reader))
+        if row := list_row(source, facts, prompts, selection):
+            if await joins.find(source, facts, prompts) is not None:
+                continue
             for origin in row.new.origins:
                 ours = await session_of(journal, origin.agent, origin.session_id)
                 origins = (replace(origin, session_id=ours or origin.session_id),)
@@ -95,25 +89,17 @@ async def give_up(journal: Journal, session_id: str) -> None:
             await journal.delete(lease)
 
 
-def list_row(source: Source, reading: Reader, selection: ImportSelection) -> Listed | None:
+def list_row(
+    source: Source, facts: Facts, prompts: Sequence[PastEntry], selection: ImportSelection
+) -> Listed | None:
     """Return a conversation's row for the list, from its beginning.
 
     None if the beginning does not suffice, cannot be read, or is of another folder than selected.
     """
-    facts = Facts(source.agent or reading.key, source.session_id)
-    writer, prompt = EntryWriter(facts), None
-    try:
-        with only_beginnings(HEAD_BYTES):
-            for _ in chain(reading.tell(source, writer), [None]):
-                prompt = next((entry.raw for entry in writer.take() if entry.kind == PROMPT), None)
-                if prompt is not None:
-                    break
-    except (OSError, TranscriptError) as error:  # reading it whole reports it
-        log.info("not listed by its beginning: %s", failure(error, source.place))
-    if prompt is None or selection.cwd not in (None, facts.named_folder):
+    if not prompts or selection.cwd not in (None, facts.named_folder):
         return None
     hides = selection.redact or bool(selection.marks)
-    title = None if hides else facts.title or title_of_prompt(prompt)
+    title = None if hides else facts.title or title_of_prompt(prompts[-1].raw)
     changed_at = source.changed_at // 1_000_000
     created_at = facts.created_at or changed_at
     origins = (Origin(facts.begun_as, facts.agent, 0),) if facts.begun_as else ()

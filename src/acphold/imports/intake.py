@@ -36,6 +36,7 @@ from acphold.conversation.history.entries import (
 )
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.interrupts import interruptible
+from acphold.imports.joins import Joins, read_beginning
 from acphold.imports.left_turns import (
     beside,
     put_aside,
@@ -192,6 +193,7 @@ class Intake:
         self._journal = journal
         self._selection = selection
         self._indexes = True
+        self._joins = Joins(journal)
         self._forgotten: frozenset[str] | None = None
         """The turns that a person had taken out of any session, when this was last asked; the texts
         that were removed everywhere are in the selection."""
@@ -281,8 +283,10 @@ class Intake:
         """Return the source, marked if it is apart, and its session in the journal."""
         agent = source.agent or reader.key
         apart = replace(source, apart=True)
+        its = await session_of(self._journal, agent, source.downstream_id)
         for found in (apart, source):
-            if ours := await session_of(self._journal, agent, found.downstream_id):
+            ours = await session_of(self._journal, agent, found.downstream_id)
+            if ours and not (found.apart and ours == its):  # it was apart once
                 row = await self._journal.session(ours)
                 if source.given and row.unread is not None and not row.last_seq:
                     # It may be listed by this source, or by another of the same id.
@@ -303,8 +307,10 @@ class Intake:
         read_pieces: PieceReader = read_here,
         *,
         deleted: bool = False,
+        rejoin: bool = False,
     ) -> TakenSource:
-        """Take in the news of a conversation; with `deleted`, also of one that was deleted here.
+        """Take in the news of a conversation; with `deleted`, also of one that was deleted here;
+        with `rejoin`, look if what earlier releases made a session of is part of another one.
 
         Raises OSError if it cannot be read, and TranscriptError if its reader fails on it. Then,
         and if it is empty, its session is no longer unread.
@@ -312,7 +318,7 @@ class Intake:
         taken = TakenSource("busy")
         for _ in range(ATTEMPTS):
             try:
-                taken = await self._take(source, reader, read_pieces, deleted=deleted)
+                taken = await self._take(source, reader, read_pieces, deleted, rejoin)
                 break
             except _OvertakenError:
                 continue
@@ -330,12 +336,24 @@ class Intake:
         return taken
 
     async def _take(
-        self, source: Source, reader: Reader, read_pieces: PieceReader, *, deleted: bool
+        self,
+        source: Source,
+        reader: Reader,
+        read_pieces: PieceReader,
+        deleted: bool,
+        rejoin: bool,
     ) -> TakenSource:
         source, row = await self.find_session(source, reader)
         expected = await self._expect(source, row, reader)
         if deleted and expected == "deleted":
             expected = "new"
+        if rejoin and source.apart and expected == "same":
+            expected = "grown"
+        joined, is_new = None, row is None or _is_only_listed(row)
+        if expected != "deleted" and (rejoin or is_new) and await self._joins.are_possible():
+            joined = await self._joins.find(source, *read_beginning(source, reader))
+        if joined is not None and await self._is_only_told(row):
+            expected, row = "grown", joined
 
         await self._ask_forgotten()
 
@@ -348,7 +366,7 @@ class Intake:
                 taken = await self._take_new(source, news(source, NOTHING))
             elif expected == "grown" and row is not None:
                 if not source.apart:
-                    taken = await self._take_more(source, row, news)
+                    taken = await self._take_more(source, row, news, joins=row is joined)
                 else:
                     its, its_row = await self._reunite(source, row, news)
                     taken = await self._take_more(its, its_row, news)
@@ -370,6 +388,15 @@ class Intake:
             self._forgotten = await forgotten_anywhere(self._journal)
             marks = await forgotten_anywhere(self._journal, FORGOTTEN_TEXT)
             self._selection = replace(self._selection, marks=marks)
+
+    async def _is_only_told(self, row: SessionRow | None) -> bool:
+        """Return True if nothing was said here in the session of a source, and nobody has it."""
+        if row is None:
+            return True
+        if row.moved or await is_live(self._journal, row.session_id):
+            return False
+        turns = (await read_known(self._journal, row.session_id)).turns
+        return not any(turn.is_here or turn.was_here for turn in turns)
 
     async def _without_forgotten(
         self, source: Source, reader: Reader, read_pieces: PieceReader, known: KnownPart
@@ -461,10 +488,16 @@ class Intake:
         return SessionWriter(self._journal, lease, source, (agent, source.downstream_id))
 
     async def _take_more(
-        self, source: Source, row: SessionRow, news: News, since: int | None = None
+        self,
+        source: Source,
+        row: SessionRow,
+        news: News,
+        since: int | None = None,
+        *,
+        joins: bool = False,
     ) -> TakenSource:
-        """Take in the news of a conversation whose session, or whose id, the journal has; or, with
-        `since`, all from this turn of ours on."""
+        """Take in the news of a conversation whose session, or whose id, the journal has, or which
+        `joins` that session; or, with `since`, all from this turn of ours on."""
         again = since is not None
         if row.moved or await is_live(self._journal, row.session_id):
             return TakenSource("busy")
@@ -475,8 +508,9 @@ class Intake:
             raise _OvertakenError  # what was read is of two moments
         before, out = session.marker, KnownPart(forgotten=self._forgotten or frozenset())
         anew = [session.turns[n] for n in out.taken_out(session.turns)]
-        turns = [turn for turn in session.turns if turn not in anew]
-        known = replace(session.part(source), turns=turns)
+        known = session.part(source, is_part=joins)
+        turns = [turn for turn in known.turns if turn not in anew]
+        known = replace(known, turns=turns)
         here = (n + 1 for n, turn in enumerate(turns) if turn.is_here or turn.was_here)
         kept = max(here, default=0)
         if since is not None:
@@ -491,24 +525,27 @@ class Intake:
         can_wait = compared.can_wait and compared.has_all and not (again or is_mended)
         if can_wait and not self._at_once:
             waits = abs(now_ms() - source.changed_at // 1_000_000) < REST_MS
-        if compared.has_all and fuller >= 0 and not (again or waits):
-            return await self._take_more(source, row, news, fuller)
+        if compared.has_all and fuller >= 0 and known.is_end and not (again or waits):
+            return await self._take_more(source, row, news, fuller, joins=joins)
         is_strange = compared.verdict == "strange"
         is_strange |= compared.is_anew and _is_another(row, compared.folders)
         if is_strange and not again:
             return await self._take_apart(source, row, news)
         lease = await self._acquire(row)
         is_unlinked = source.kept_as and row.downstream_id == source.default_id
-        link = (row.agent, source.downstream_id) if is_unlinked else None
+        link = (row.agent, source.downstream_id) if is_unlinked or joins else None
         writing = SessionWriter(self._journal, lease, source, link, row, before)
+        if joins or compared.is_handed:
+            writing.part = source.downstream_id
         if is_strange or compared.verdict == "differs":
             writing.go_back([turns[n] for n in compared.doubles])
             await writing.note(differs=True)
             return TakenSource("differs", first.facts)
         if left := [turns[n] for n in compared.left]:
             await put_aside(self._journal, source, row, left, row.session_id)
-        its = compared.behind or await beside(self._journal, source, row.session_id)
-        writing.ends_later = bool(its)
+        is_part = bool(writing.part)
+        others = await beside(self._journal, source, row.session_id, of_part=is_part)
+        writing.ends_later = bool(compared.behind or others)
         if again and session.before and not kept and 0 in compared.news:
             anew = [ReadTurn(spans=session.before), *anew]
         await writing.make_room(first, turns, anew)
@@ -517,7 +554,8 @@ class Intake:
         if behind := compared.behind:
             await take_behind(self._journal, source, row, behind, news, session)
         if writing.ends_later or compared.left or compared.behind:
-            await take_out_common(self._journal, source, row.session_id)
+            its_lease = writing.lease if writing.part else None
+            await take_out_common(self._journal, source, row.session_id, its_lease)
         for tail in await tails_of(self._journal, row.session_id) if compared.behind else ():
             if await row_of(self._journal, tail) is not None:  # else another one had all of it
                 await take_out_common(self._journal, source, tail)
@@ -551,7 +589,8 @@ class Intake:
         if first is None or compared is None or compared.known != {0: 0} or compared.void:
             return None
         writing = SessionWriter(self._journal, await self._acquire(row), source, None, row, marker)
-        writing.ends_later = bool(await beside(self._journal, source, row.session_id))
+        others = await beside(self._journal, source, row.session_id, of_part=False)
+        writing.ends_later = bool(others)
         is_news, facts = await writing.take_all(first, pieces)
         if writing.ends_later:
             await take_out_common(self._journal, source, row.session_id)

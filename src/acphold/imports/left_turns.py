@@ -29,7 +29,7 @@ from acphold.journal.journal import (
     sessions_beside,
     take_lease,
 )
-from acphold.journal.rows import NewSession, SessionRow
+from acphold.journal.rows import Marks, NewSession, RowChange, SessionRow
 
 
 async def put_aside(
@@ -123,11 +123,16 @@ async def share_alike(journal: Journal, row: SessionRow, session_id: str) -> Non
         await journal.access.keep_share(Share(session_id, tenant, prompts))
 
 
-async def beside(journal: Journal, source: Source, session_id: str) -> list[SessionRow]:
-    """Return the tails of a session, and those of its agent that have the id of its source."""
-    names = {session_id, replace(source, apart=False).default_id}
+async def beside(
+    journal: Journal, source: Source, session_id: str, *, of_part: bool
+) -> list[SessionRow]:
+    """Return the tails of a session, and those of its agent that have the id of its source: of a
+    part of it also the session that was made of that alone."""
+    names = {session_id, its := replace(source, apart=False).default_id}
     agent = (await journal.session(session_id)).agent
     found = {it.session_id: it for name in names for it in await sessions_beside(journal, name)}
+    if of_part and (double := await row_of(journal, its)) is not None:
+        found[its] = double
     return [it for it in found.values() if it.session_id != session_id and it.agent == agent]
 
 
@@ -143,6 +148,21 @@ async def _own_unchanged(journal: Journal, row: SessionRow) -> Lease | None:
 def _is_kept(row: SessionRow) -> bool:
     """Return True if a person has named, tagged, pinned or shared it, or prompts wait in it."""
     return bool(row.renamed or row.tags or row.pins or row.shared_with or row.queued)
+
+
+async def _pass_on(journal: Journal, double: SessionRow, session_id: str) -> bool:
+    """Pass what people gave to a double on to its session; False if one may not go into the other:
+    others can see it, or prompts wait in it."""
+    row = await journal.session(session_id)
+    is_shared = not double.shared_with.items() <= row.shared_with.items()
+    if double.queued or is_shared or double.tenant not in ("", row.tenant):
+        return False
+    await journal.mark(session_id, Marks(added=double.tags))
+    for person in double.pins:
+        await journal.mark(session_id, Marks(person=person, pinned=True))
+    if double.renamed and not row.renamed:
+        await journal.change(session_id, RowChange(given=double.title))
+    return True
 
 
 async def take_out_begun(journal: Journal, source: Source, row: SessionRow, begun_as: str) -> None:
@@ -165,15 +185,18 @@ async def take_out_begun(journal: Journal, source: Source, row: SessionRow, begu
             await journal.delete(lease)
 
 
-async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
+async def take_out_common(
+    journal: Journal, source: Source, session_id: str, lease: Lease | None = None
+) -> None:
     """Take the turns of a session out of the tails, and the sessions of sources apart, that
     have its id, and those of one of these out of the tails behind it.
 
     They are compared again at the next import, or deleted if nothing is left. One that a person
     has named, tagged, pinned or shared, or in which prompts wait, stays as it is; and so does one
-    of `--branches`, which is told from its beginning.
+    of `--branches`, which is told from its beginning. With the lease of a session that the source
+    is a part of, one that has nothing else becomes one with it, under both ids.
     """
-    if not (others := await beside(journal, source, session_id)):
+    if not (others := await beside(journal, source, session_id, of_part=lease is not None)):
         return
     ours = await read_known(journal, session_id)
     # One that was taken in before turns had identities is known by its moment.
@@ -201,15 +224,22 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         # An import that was killed may have put a turn aside twice: by itself and behind another,
         # or apart, where it had not noted that it knew the source.
         left.update(turn.key for turn in session.turns)
-        if _is_kept(it) or not (common or due):
+        is_whole = len(common) == len(session.turns)
+        is_double = lease is not None and is_whole and not it.tail_of
+        if not (common or due or is_double) or (_is_kept(it) and not is_double):
             continue
-        if (lease := await _own_unchanged(journal, it)) is None:
+        if is_double and not await _pass_on(journal, it, session_id):
             continue
-        if len(common) == len(session.turns):
-            await journal.delete(lease)
+        if (its_lease := await _own_unchanged(journal, it)) is None:
+            continue
+        if is_whole:
+            if is_double:  # the agent's own id comes last: by that one it knows the session
+                for name in (it.session_id, replace(source, apart=False).downstream_id):
+                    await journal.links.link(lease, it.agent, name)
+            await journal.delete(its_lease)
             continue
         before = session.marker and replace(session.marker, seen={})
-        writing = SessionWriter(journal, lease, source, None, it, before)
+        writing = SessionWriter(journal, its_lease, source, None, it, before)
         facts = Facts(it.agent, updated_at=it.updated_at)
         piece = NewsPiece([], None, facts, None, is_last=True)
         piece.entries = [PastEntry(MOVED, 0, b"%d" % n) for n in due]

@@ -243,7 +243,8 @@ def pieces(
         is_end = (
             wanted[-1][0] == transcript.number
             if wanted
-            else end in compared.known
+            else known.is_end
+            and end in compared.known
             and end not in (*compared.void, *compared.left)
             and theirs[compared.known[end]].identity == transcript.turn.identity
             and (
@@ -420,7 +421,7 @@ def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None)
     """Return the turns of a transcript."""
     # The journal's part was redacted, too.
     kept = next((it.identity for it in known.turns[-1:] if it.count), "")  # it came from a source
-    collecting = ReadTurns(out.text if out else str, replays=False, kept=kept)
+    collecting = ReadTurns(out.text if out else str, known.own_words, replays=False, kept=kept)
     counts = {turn.identity: turn.count for turn in known.turns if turn.identity and turn.count}
     for place, entry in enumerate(transcript):
         is_kept = out is None or place not in out.unreadable

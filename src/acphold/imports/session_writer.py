@@ -19,7 +19,15 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
-from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, Origin, PastEntry
+from acphold.conversation.history.entries import (
+    BACK,
+    FORGOTTEN,
+    HANDED_OVER,
+    Entry,
+    Origin,
+    PastEntry,
+)
+from acphold.conversation.history.handovers import handed_over_in
 from acphold.conversation.history.timeline import left_by
 from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import ForgottenTextError
@@ -61,7 +69,8 @@ class Marker(Struct, rename="camel"):
     go on otherwise than the session. `skipped` counts what was left out of the source that the
     turns are of, `losses` what was damaged; `damaged` are the sizes and times of files that have
     been found not to have it either. Turns with prompts in `moving` are told again at the end.
-    `hidden_title` is a digest of the title that is not told.
+    `hidden_title` is a digest of the title that is not told. `parts` are the agent's ids of further
+    parts of the session (see `joins`); the turns are of `part`, if it is one of these.
     """
 
     reader: str
@@ -81,6 +90,8 @@ class Marker(Struct, rename="camel"):
     damaged: dict[str, tuple[int, int]] = field(default_factory=dict)
     moving: list[int] = field(default_factory=list)
     hidden_title: str = ""
+    part: str = ""
+    parts: list[str] = field(default_factory=list)
 
     def may_be_mended(self, source: Source) -> bool:
         """Return True if something was lost, and this source may have it."""
@@ -115,6 +126,8 @@ class Marker(Struct, rename="camel"):
         if source.place in self.differing:
             return "differs"
         title = source.list_title(source.title or "")
+        if source.downstream_id in self.parts:
+            return "same"
         has_title = title in ("", self.title) or digest_of(title or "") == self.hidden_title
         return "same" if has_title else None
 
@@ -159,12 +172,17 @@ class Known(Struct):
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
     markers: list[tuple[int, int]] = []
+    handed: frozenset[str] = frozenset()
 
-    def part(self, source: Source) -> KnownPart:
-        """Return what a source is compared with."""
+    def part(self, source: Source, *, is_part: bool = False) -> KnownPart:
+        """Return what a source is compared with: a part of the session with its own turns, and
+        those that no source is known to have."""
         before = self.marker or Marker(source.reader, source.place)
+        part = source.downstream_id
+        is_part |= part in before.parts
+        turns = [it for it in self.turns if it.part == (part if is_part else "") or it.is_here]
         return KnownPart(
-            self.turns,
+            turns,
             source.given,
             source.place == before.place,
             source.place in before.seen and source.place not in before.differing,
@@ -173,12 +191,16 @@ class Known(Struct):
             frozenset(before.moving),
             self.forgotten,
             hidden_title=before.hidden_title,
+            handed=self.handed,
+            is_part=is_part,
+            is_end=turns[-1:] == self.turns[-1:],
         )
 
 
 async def read_known(journal: Readable, session_id: str) -> Known:
     """Return what the journal has of a session."""
-    turns, forgotten = ReadTurns(), set[str]()
+    turns, forgotten, handed = ReadTurns(), set[str](), set[str]()
+    parts: dict[int, str] = {}
     marker: Marker | None = None
     identities: dict[int, str] = {}
     recognized, told = set[int](), set[int]()
@@ -198,6 +220,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
                 if met is not None and met.form == FORM:
                     marker = met
                     identities.update(met.turns)
+                    parts.update((prompt, met.part) for prompt, _ in met.turns)
                     recognized.update(prompt for prompt, _ in met.turns[: met.recognized])
                     told.update(prompt for prompt, _ in met.turns[met.recognized :])
                 else:
@@ -205,6 +228,8 @@ async def read_known(journal: Readable, session_id: str) -> Known:
             elif entry.kind == FORGOTTEN:
                 out = json_value(entry.raw, Forgotten)
                 forgotten.update(out.turns if out else ())
+            elif entry.kind == HANDED_OVER:
+                handed.update([it.digest] if (it := handed_over_in(entry.raw)) else ())
             elif entry.kind == BACK:
                 left += left_by(entry.raw)
             else:
@@ -216,6 +241,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     last = marker.last if marker else None
     for turn in (found := turns.close()):
         turn.identity, turn.count = identities.get(turn.prompt, ""), 0
+        turn.part = parts.get(turn.prompt, "")
         # An import before markers had turns has those that no client sent here.
         turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
         if not (turn.identity or turn.is_here):
@@ -232,7 +258,8 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         newest = {turn.key: turn.prompt for turn in found}
         moving &= {*newest.values()}  # the others are told again already
         found.sort(key=lambda turn: turn.prompt in moving)
-    return Known(found, turns.before, marker, frozenset(forgotten), markers)
+    gone = frozenset(forgotten)
+    return Known(found, turns.before, marker, gone, markers, frozenset(handed))
 
 
 class Forgotten(Struct):
@@ -305,6 +332,8 @@ class SessionWriter:
         self._row = row
         self._before = before
         self._has_marked = self._differs = False
+        self.part = name if before and (name := source.downstream_id) in before.parts else ""
+        """The id of a part that the source is: its title is none of the session."""
         self.waits = False
         """True if the source has more, for which it is compared again."""
         self._turns: list[tuple[int, str]] = []
@@ -371,7 +400,7 @@ class SessionWriter:
     async def take_in(self, piece: NewsPiece) -> bool:
         """Take a piece in; False if its only news is that it is the last one."""
         source, facts, before = self._source, piece.facts, self._before
-        title = source.list_title(facts.title)
+        title = None if self.part else source.list_title(facts.title)
         is_news = not self._differs and (
             bool(piece.entries or self._gone or piece.ends_anew)
             # What closes it may be all that is left behind the entries of the pieces before.
@@ -382,6 +411,8 @@ class SessionWriter:
             title = title or source.list_title(piece.first_prompt)
         else:
             title = facts.title
+        if self.part:
+            title = None
         title = title or (before.title if before is not None else None)
         # Entries without a time get that of the one before, or of the beginning.
         at = facts.created_at or source.changed_at // 1_000_000
@@ -451,7 +482,9 @@ class SessionWriter:
                 yield from self._moved[int(entry.raw)]
             else:
                 yield entry
-        yield from piece.closing
+        for entry in piece.closing:
+            if not (self.part and b'"session_info_update"' in entry.raw):
+                yield entry
 
     def _marker(self, piece: NewsPiece, title: str | None) -> Marker:
         source, facts = self._source, piece.facts
@@ -469,6 +502,8 @@ class SessionWriter:
             skipped=before.skipped,
             moving=self._due or before.moving,
             hidden_title=facts.hidden_title or before.hidden_title,
+            part=self.part,
+            parts=[*dict.fromkeys([*before.parts, *filter(None, [self.part])])],
         )
         if piece.is_all and not self.waits:
             marker.seen[source.place] = source.size, source.changed_at
@@ -513,7 +548,7 @@ class SessionWriter:
         if row is not None and row.title == UNTITLED:
             # The program's may be of a turn that was taken out.
             title = piece.first_prompt or UNTITLED
-        elif row is not None and row.title not in (None, before and before.title):
+        elif row is not None and (self.part or row.title not in (None, before and before.title)):
             title = row.title  # a person has renamed it
         # A continued session leaves the archive. A new one is not archived either, unless a person
         # did that once it was listed.

@@ -36,6 +36,7 @@ from acphold.conversation.history.entries import (
     TURN_END,
     UPDATE,
 )
+from acphold.conversation.history.handovers import read_handed_over
 from acphold.conversation.history.raw_update import members, plain_chunk, string, update_kind
 from acphold.conversation.history.timeline import turn_end
 from acphold.imports.entry_writer import BY_WORDS, prompt_text
@@ -51,6 +52,9 @@ CONTENT: Final = frozenset(
 )
 """The kinds of entries that make up a turn; others around them are about the session."""
 
+
+TOLD: Final = 60
+"""Characters of a prompt that are looked for in a conversation that was handed over."""
 
 SAME_MS: Final = 10 * 60_000
 """A turn that was said here has, in its agent's file, a time within it, or so many ms around it."""
@@ -78,7 +82,9 @@ class ReadTurn(Struct):
     and a source has it by now, `may_be_missing` if it was sent into a running turn or cut off:
     programs may not keep such. `unit` numbers the import that told it, if that was before
     identities were kept, else -1. `prompt` is the number of its prompt, `spans` are those of its
-    entries; `offset` is the byte of its source at which it begins, if that is known.
+    entries; `offset` is the byte of its source at which it begins, if that is known. `part` is the
+    agent's id of the part of the session that it is of, if that is not the first one; with
+    `is_handed`, a conversation was handed over with its prompt, which `words` leaves out.
     """
 
     identity: str = ""
@@ -99,6 +105,8 @@ class ReadTurn(Struct):
     offset: int = 0
     until: int = 0
     size: int = 0
+    part: str = ""
+    is_handed: bool = False
 
     @property
     def moment(self) -> str:
@@ -136,11 +144,17 @@ class ReadTurns:
     """Collects the turns in the entries of one side, in order."""
 
     def __init__(
-        self, read: Callable[[str], str] = str, *, replays: bool = True, kept: str = ""
+        self,
+        read: Callable[[str], str] = str,
+        own: Callable[[str], str] = str,
+        *,
+        replays: bool = True,
+        kept: str = "",
     ) -> None:
-        """`read` is applied to texts; with `replays`, the words that an agent replays begin turns,
-        too. The answer itself is kept of the turn `kept`, by its identity, as of the last one."""
-        self._replays, self._kept = replays, kept
+        """`read` is applied to texts, and `own` to prompts; with `replays`, the words that an agent
+        replays begin turns, too. The answer itself is kept of the turn `kept`, by its identity, as
+        of the last one."""
+        self._replays, self._kept, self._own = replays, kept, own
         self.found: list[ReadTurn] = []
         self.before: list[tuple[int, int]] = []
         """The entries before the first turn."""
@@ -164,8 +178,10 @@ class ReadTurns:
         if kind not in CONTENT:
             return
         if kind == PROMPT:
-            self._begin(squeeze(self._read(prompt_text(raw))), at)
+            said = self._read(prompt_text(raw))
+            self._begin(squeeze(own := self._own(said)), at)
             turn = self.found[-1]
+            turn.is_handed = own != said
             for named in self._named:
                 _extend(turn.spans, named, named)
             turn.prompt = seq
@@ -280,7 +296,9 @@ class KnownPart(Struct, frozen=True):
     was said here is named as in `ReadTurn.may_be`, which several of theirs may match: then the one
     that is nearest to it in time is not told. With `only`, no turns but these are told. From number
     `anew` on, unless that is -1, theirs are told in the place of ours that are the same. The title
-    with the digest `hidden_title` is not told.
+    with the digest `hidden_title` is not told. `handed` are the digests of what was handed over.
+    With `is_part`, the source has none of what was said before its first turn; without `is_end`,
+    the session goes on with turns of other parts behind these.
     """
 
     turns: list[ReadTurn] = []
@@ -294,6 +312,20 @@ class KnownPart(Struct, frozen=True):
     only: frozenset[str] = frozenset()
     anew: int = -1
     hidden_title: str = ""
+    handed: frozenset[str] = frozenset()
+    is_part: bool = False
+    is_end: bool = True
+
+    def own_words(self, prompt: str) -> str:
+        """Return a person's words in a prompt, without a conversation that was handed over here: a
+        mark is believed if we wrote it, a text of an earlier release if it tells our turns."""
+        mark, told, own = read_handed_over(prompt)
+        if mark is None:
+            said = squeeze(told)
+            is_ours = any(it.words and f"User:{it.words[:TOLD]}" in said for it in self.turns)
+        else:
+            is_ours = mark.digest in self.handed
+        return own if told and is_ours else prompt
 
     def taken_out(self, theirs: Sequence[ReadTurn]) -> dict[int, list[str]]:
         """Return the numbers of theirs that a person had taken out, with all names of each."""
@@ -337,7 +369,8 @@ class Comparison(Struct):
     that a person had taken out, and the names of each; the others are compared, and counted,
     without them. `doubles` are those of ours that an import before identities were kept told again,
     whatever the verdict; `sure` are those that are theirs by more than their words. With `is_anew`,
-    nothing but their place relates them; theirs were said in these `folders`.
+    nothing but their place relates them; theirs were said in these `folders`. `is_handed` is True
+    if theirs begin with a conversation that was handed over here.
     """
 
     verdict: Verdict = "related"
@@ -357,6 +390,7 @@ class Comparison(Struct):
     sure: set[int] = field(default_factory=set)
     is_anew: bool = False
     folders: list[str] = field(default_factory=list)
+    is_handed: bool = False
 
 
 def compare(
@@ -372,7 +406,10 @@ def compare(
     found, ours, given = Comparison(), known.turns, known.given
     if not known.is_same_reader and not given:
         ours = [replace(turn, identity="") for turn in ours]
+    found.is_handed = bool(theirs) and theirs[0].is_handed
     matching = _Matching(found.known, ours, theirs)
+    if found.is_handed or known.is_part:
+        matching.since = theirs[0].at - SAME_MS
     surplus = matching.surplus
     found.doubles = sorted(surplus)
     matching.match(given=given, is_damaged=known.losses > 0)
@@ -454,6 +491,8 @@ class _Matching:
     ) -> None:
         self._known, self._ours, self._theirs = known, ours, theirs
         self._met: set[int] = set()
+        self.since = 0
+        """The time before which theirs have nothing, in ms since the epoch; 0 if unknown."""
         self.surplus = _doubles(ours, theirs)
 
     def match(self, *, given: bool, is_damaged: bool) -> None:
@@ -535,7 +574,7 @@ class _Matching:
         for n, turn in enumerate(ours):
             if n in known:
                 place = max(place, known[n] + 1)
-            elif not turn.identity and n not in self.surplus:
+            elif not (turn.identity or n in self.surplus or 0 < turn.at < self.since):
                 free = (x for x in range(place, limits[n]) if x not in self._met)
                 same = (x for x in free if is_like(turn.words, theirs[x].words))
                 if is_sure:
@@ -558,6 +597,8 @@ class _Matching:
     def is_sure(self, ours: int, there: int) -> bool:
         """Return True if a turn of ours is one of theirs by more than its words."""
         our, their = self._ours[ours], self._theirs[there]
+        if their.is_handed:
+            return True
         if our.identity or our.is_here or not their.at:
             return our.identity == their.identity != ""
         return _moment(our) == _moment(their)

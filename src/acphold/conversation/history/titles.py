@@ -55,9 +55,10 @@ def cut_first_line(prompt: bytes) -> str | None:
 
 def title_of_words(said: str) -> str | None:
     """Return the title for a conversation that begins with these words; None if there are none."""
-    from acphold.conversation.history.title_rules import title_by_rule  # late: an editor waits
+    from acphold.conversation.history.handovers import own_words  # late: an editor waits
+    from acphold.conversation.history.title_rules import title_by_rule
 
-    said = said[:LOOKED_AT]
+    said = own_words(said)[:LOOKED_AT]
     own = "\n".join(line for line in said.splitlines() if not is_command(line))
     title = title_by_rule(own if own.strip() else said)
     return None if title is None else shorten(title)
