@@ -247,10 +247,10 @@ async def test_a_prompt_without_an_id_that_is_in_the_journal_is_not_sent_to_the_
     is_open, ready, kept = asyncio.Event(), Restoration.ready, open_journal(str(journal))
     first_only = iter([is_open])
 
-    async def slowly(self: Restoration) -> None:
+    async def slowly(self: Restoration, through: int | None = None) -> None:
         for gate in first_only:
             await gate.wait()
-        await ready(self)
+        await ready(self, through)
 
     async with wrapped(journal) as first:
         session = await first.talk({"say": "hello "})

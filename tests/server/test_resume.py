@@ -27,10 +27,9 @@ async def test_resume_sends_not_one_replayed_update(
         session = await client.talk({"think": "x"}, {"say": "a"})
     async with wrapped(journal, **agent) as client:
         assert await client.resume(session) == {}
-        assert len(client.messages) == 2
+        assert client.text() == ""
         await client.prompt(session, {"say": "b"})
-        assert client.text().endswith("b")
-        assert "a" not in client.text().replace("[acphold] The agent lost", "")[:1]
+        assert client.text() == "b"
         assert client.text("agent_thought_chunk") == ""
 
 

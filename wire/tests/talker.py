@@ -152,12 +152,13 @@ class Talker:
         ]
 
     def text(self, kind: str = "agent_message_chunk", session_id: str | None = None) -> str:
-        """All text of this kind of chunk so far."""
-        return "".join(
-            update["content"].get("text", "")
+        """All text of this kind of chunk so far, without the lines about what an agent has lost."""
+        texts = [
+            str(update["content"].get("text", ""))
             for update in self.updates(session_id)
             if update["sessionUpdate"] == kind
-        )
+        ]
+        return "".join(text for text in texts if "/without-history" not in text)
 
     def place_of_answer(self, number: int) -> int:
         """Index in `messages` of the answer to this request."""
