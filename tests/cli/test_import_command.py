@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from acphold.errors import RuntimeFolderError
-from acphold.faces.cli import bounds, index_beside
+from acphold.faces.cli import background_import, bounds
 from acphold.imports import NAMES
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.compression import zstd
@@ -220,14 +220,7 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     monkeypatch.setattr(journal_bounds, "INDEXED_SESSIONS", 1)
     left_to: list[str] = []
 
-    class Beside:
-        def __init__(self, location: str) -> None:
-            left_to.append(location)
-
-        def let_go(self) -> None:
-            left_to.append("let go")
-
-    monkeypatch.setattr(index_beside, "IndexBeside", Beside)
+    monkeypatch.setattr(background_import, "_start_if_alone", left_to.append)
     for number in range(3):
         transcript = Transcript()
         transcript.user(f"needle {number}", timestamp="2016-01-02T03:04:05.000Z")
@@ -237,10 +230,10 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     assert done.out.splitlines()[1] == (
         "The last 30 days are searchable; the rest follows in the background …"
     )
-    assert left_to == [str(acphold.journal), "let go"]
+    assert left_to == [str(acphold.journal)]
     acphold.run("import", "--wait", "--from", str(tmp_path))
     assert acphold.run("import", "--from", str(tmp_path)).out.split()[-2:] == ["unchanged", "3"]
-    assert len(left_to) == 2
+    assert len(left_to) == 1
 
 
 @pytest.fixture
@@ -289,7 +282,7 @@ def test_where_nothing_can_read_in_the_background_it_is_said_what_does(
     acphold: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        index_beside, "_obstacle", lambda: RuntimeFolderError("/run", "it is not there")
+        background_import, "_obstacle", lambda: RuntimeFolderError("/run", "it is not there")
     )
     for words in UNREAD_BY:
         assert f"{UNREAD}; `acphold import` continues reading." in acphold.run(*words).err

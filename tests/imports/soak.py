@@ -52,7 +52,7 @@ import gc, os, signal, sys, threading
 gc.disable()
 {_SMALL}
 from acphold.faces.cli import main as command_line
-from acphold.faces.cli import import_command, index_beside
+from acphold.faces.cli import import_command, background_import
 from acphold.imports import crew
 from acp_wire.processes.own_python import own_python
 
@@ -61,7 +61,7 @@ crew.WORTH_A_WORKER = import_command.imports.WORTH_LISTING = 1 if beside else 1 
 crew._WORKER = "{_SMALL}; " + crew._WORKER
 command = "from acphold.faces.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
 small = "{_SMALL}; " + command
-index_beside.own_command = lambda *words: own_python("-c", small, *words)
+background_import.own_command = lambda *words: own_python("-c", small, *words)
 
 def count(*_):
     global left

@@ -192,15 +192,10 @@ class Intake:
         self._at_once = at_once
         self._journal = journal
         self._selection = selection
-        self._indexes = True
         self._joins = Joins(journal)
         self._forgotten: frozenset[str] | None = None
         """The turns that a person had taken out of any session, when this was last asked; the texts
         that were removed everywhere are in the selection."""
-
-    def leave_index(self) -> None:
-        """Leave indexing to another process from now on."""
-        self._indexes = False
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """Return the outcome of `take`, as far as it is known without reading the source."""
@@ -331,7 +326,7 @@ class Intake:
                 # Nobody had it since our own first write upgraded the journal.
             except (errors.LeaseLostError, errors.SessionExistsError, errors.UnknownSessionError):
                 break
-        if self._indexes and taken.outcome in ("new", "apart", "grown"):
+        if taken.outcome in ("new", "apart", "grown"):
             await self._journal.index.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
         return taken
 

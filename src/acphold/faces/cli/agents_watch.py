@@ -1,9 +1,9 @@
 """A watch over the folders of agents whose conversations were imported: what grows is read soon.
 
 On Linux the kernel reports changes in these folders (inotify(7)), so nothing runs while nothing
-changes; elsewhere, and for folders that did not exist, all are looked at from time to time, seldom
-enough to use at most `bounds.WATCH_SHARE` of a core. Reading is left to `acphold index-beside`, one
-at a time, and never more than a third of the time.
+changes; elsewhere all are looked at every few seconds, and folders that did not exist once a
+minute. Reading is left to `acphold background-import`, one at a time, and never more than a third
+of the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from acp_wire.tasks import timeout
 from acphold.faces.cli import bounds
-from acphold.faces.cli.index_beside import growth, memory_file
+from acphold.faces.cli.background_import import growth, memory_file
 from acphold.journal import stores
 from acphold.journal_location import is_gone
 from acphold.machine.folder_watch import (
@@ -64,10 +64,12 @@ async def _look(watch: FolderWatch, location: str) -> float:
         grown = growth(location)
         watch.add([folder] if grown is None else [folder, *filter(os.path.isdir, grown.stamps)])
         if grown:
-            await run_beside(own_command("index-beside", "--journal", location))
+            await run_beside(own_command("background-import", "--journal", location))
             await asyncio.sleep(bounds.WATCH_REST * (time.monotonic() - began))
             return bounds.WATCH_SECONDS
     except OSError as error:
         log.info("the agents' conversations cannot be looked at: %s", error)
-    least = bounds.WATCH_SECONDS if watch.works else bounds.WATCH_QUIET_SECONDS
-    return max(least, (time.thread_time() - took) / bounds.WATCH_SHARE)
+    if watch.works:
+        return bounds.WATCH_SECONDS
+    took = time.thread_time() - took
+    return min(max(bounds.WATCH_QUIET_SECONDS, took / bounds.WATCH_SHARE), bounds.WATCH_MOST)

@@ -136,13 +136,10 @@ between."""
 INDEX_STEP_SECONDS: Final = 0.5
 """Longest piece of indexing and of packing: others write in between."""
 
-INDEX_LOOK_SECONDS: Final = 0.1
-"""Pause between two looks for something to index, while an import goes on."""
-
 INDEX_AT_ONCE_SECONDS: Final = 2.0
 """The command waits this long for indexing; the rest is left to another process."""
 
-INDEX_BESIDE_SECONDS: Final = 900.0
+BACKGROUND_IMPORT_SECONDS: Final = 900.0
 """Longest run of that process, because nobody watches it: several times as long as a gigabyte
 takes."""
 
@@ -152,8 +149,11 @@ WATCH_QUIET_SECONDS: Final = 0.3
 WATCH_SECONDS: Final = 60.0
 """Time between two looks at all conversations, if the system reports changes in between."""
 
-WATCH_SHARE: Final = 0.0005
-"""Greatest share of a core for looking, while nothing changes."""
+WATCH_SHARE: Final = 0.005
+"""Share of a core for looking, while nothing changes, where the system does not report changes."""
+
+WATCH_MOST: Final = 4.0
+"""Longest time between two looks there: a conversation that goes on is current within 5 s."""
 
 WATCH_REST: Final = 2.0
 """Reading what has grown is followed by a pause this many times as long."""
@@ -220,8 +220,9 @@ PREVIEW_ENTRIES: Final = 200
 ANSWERED_ENTRIES: Final = 200
 """Entries at the end of a session that are searched for a question that was just answered."""
 
-DOCTOR_TRANSCRIPTS: Final = 100
-"""Most transcripts that `doctor` reads: of more than that, some certainly hold a conversation."""
+READ_TRANSCRIPTS: Final = 100
+"""Most transcripts of an agent that are read to count: of more than that, some certainly hold a
+conversation."""
 
 TOKEN_DEEDS: Final = 100_000
 """Most deeds of tokens that are shown, the newest: more than a journal keeps of one token."""

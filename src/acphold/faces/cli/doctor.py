@@ -10,6 +10,7 @@ import shlex
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -33,7 +34,7 @@ from acphold.faces.cli.findings import (
     repair_journal,
 )
 from acphold.faces.cli.import_command import name_unknown
-from acphold.faces.cli.import_offer import count_left
+from acphold.faces.cli.importable import find_importable
 from acphold.faces.cli.process_commands import processes_here
 from acphold.faces.cli.scopes import what_ends_us
 from acphold.faces.cli.session_copies import introduced
@@ -55,7 +56,6 @@ from acphold.imports import (
     OUTCOMES,
     Deletion,
     Home,
-    Intake,
     deletions,
     reader,
     searching,
@@ -318,16 +318,17 @@ async def check_transcripts() -> list[Diagnosis]:
     findings = []
     deleting = {found.reader: found for found in deletions(home)}
     async with AsyncExitStack() as stack:
-        intake = None
+        journal = None
         with suppress(errors.JournalError):  # there is none, or it is reported as such
-            intake = Intake(await stack.enter_async_context(existing_journal()))
+            journal = await stack.enter_async_context(existing_journal())
+        importable = await find_importable(home, NAMES, journal)
         for name in NAMES:
             reading = reader(name)
             with searching() as search:
                 sources = [*reading.find(home)]
                 search.known.update(path for source in sources for path in source.paths)
                 unknown = search.unknown()
-            left = await count_left(intake, sources, reading)
+            left = importable.left.get(name, Counter())
             if found := deleting.get(name):
                 findings.append(_deletion(found, left.total()))
             elif left:

@@ -7,6 +7,7 @@ and changes nothing.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,12 +18,12 @@ from rich.text import Text
 from acp_wire.processes.program import on_path
 from acphold.faces.cli import bounds
 from acphold.faces.cli.editors import editors_here
-from acphold.faces.cli.import_offer import count_conversations
+from acphold.faces.cli.importable import find_importable
 from acphold.faces.cli.settings import agents_on_path, agents_without_adapter
 from acphold.faces.cli.terminal_text import console, quantity, visible
 from acphold.faces.screen.layout import Beside
 from acphold.faces.screen.terminal import read_key
-from acphold.imports import Home
+from acphold.imports import NAMES, Home
 from acphold.known_agents import KNOWN_AGENTS
 
 
@@ -61,13 +62,13 @@ def choose_command() -> Sequence[str]:
 
 
 def _offers(home: Home) -> Iterator[Suggestion]:
-    found, is_whole = count_conversations(home)
-    if found:
-        names = sorted(found, key=lambda name: -found[name])
-        told = ", ".join(f"{found[name]:,} of {name}" for name in names[: bounds.OFFERED_NAMES])
+    found = asyncio.run(find_importable(home, NAMES, None, bounds.FIRST_LOOK_SECONDS))
+    if found.left:
+        names = sorted(found.left, key=lambda name: -found.total(name))
+        told = ", ".join(f"{found.total(it):,} of {it}" for it in names[: bounds.OFFERED_NAMES])
         left = len(names) - bounds.OFFERED_NAMES
         more = f", and {quantity(left, 'more agent')}" if left > 0 else ""
-        least = "" if is_whole else "at least "
+        least = "" if found.is_all else "at least "
         sentence = f"import the conversations on this disk: {least}{told}{more}"
         yield Suggestion("i", "import", sentence, ("import",))
     installed, adapted = agents_on_path(), agents_without_adapter()

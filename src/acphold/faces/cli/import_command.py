@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from acphold import imports
 from acphold.errors import IllegibleNameError, TranscriptError, UnknownSessionError
 from acphold.faces.cli import options
+from acphold.faces.cli.background_import import finish_index, memory_file, start_if_left
 from acphold.faces.cli.command_line import Exit, UsageError, at_ctrl_c, command, confirm
-from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
 from acphold.faces.cli.journals import journal_if_any, unread_remark
 from acphold.faces.cli.settings import agents_on_path
 from acphold.faces.cli.terminal_text import (
@@ -161,26 +161,24 @@ class _ImportRun(Struct):
                 memory = imports.ImportMemory(
                     self.home, self.tallies, since=self.since, redact=selection.redact
                 )
-            with Indexing(location) as indexing:
-                with progress_bars(quiet=as_json) as bars:
-                    await self._import_changed(intake, bars, indexing)
-                    await imports.give_up_lost(journal)
-                if memory is not None:
-                    memory.keep(memory_file(location))
-                self.report(as_json=as_json)
-                is_new = any(tally.outcomes["new"] for tally in self.tallies.values())
-                if is_new and not as_json and sys.stdout.isatty():
-                    print(NEXT, flush=True)
-                notice = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
-                if wait:
-                    indexing.end()
-                    with progress_bars() as bars:
-                        task = bars.add_task("", total=None)
-                        async for left in finish_index(journal):
-                            bars.update(task, description=f"{quantity(left, 'session')} to go")
-                    notice("Everything is searchable.")
-                elif await indexing.lags(journal.index):
-                    notice(BESIDE)
+            with progress_bars(quiet=as_json) as bars:
+                await self._import_changed(intake, bars)
+                await imports.give_up_lost(journal)
+            if memory is not None:
+                memory.keep(memory_file(location))
+            self.report(as_json=as_json)
+            is_new = any(tally.outcomes["new"] for tally in self.tallies.values())
+            if is_new and not as_json and sys.stdout.isatty():
+                print(NEXT, flush=True)
+            notice = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
+            if wait:
+                with progress_bars() as bars:
+                    task = bars.add_task("", total=None)
+                    async for left in finish_index(journal):
+                        bars.update(task, description=f"{quantity(left, 'session')} to go")
+                notice("Everything is searchable.")
+            elif await start_if_left(journal, location):
+                notice(BESIDE)
 
     async def one(self, session_id: str, *, sure: bool) -> int:
         """Read a session that is only listed; or import a conversation that is not here: ask first
@@ -218,7 +216,7 @@ class _ImportRun(Struct):
         kept = f": {quantity(done, 'conversation')}" if done else ""
         tell(f"\nInterrupted; all that was read is kept{kept}. {left}.")
 
-    async def _import_changed(self, intake: Intake, bars: Progress, indexing: Indexing) -> None:
+    async def _import_changed(self, intake: Intake, bars: Progress) -> None:
         """Import all sources that are new or have grown."""
         wanted: dict[str, list[Source]] = {}
         new: list[Source] = []
@@ -244,7 +242,6 @@ class _ImportRun(Struct):
         bars.remove_task(looking)
         if sum(source.size for source in new) >= imports.WORTH_LISTING:
             await intake.list_first(new)
-            indexing.begin(intake)
 
         async def take(source: Source, read_pieces: imports.PieceReader) -> None:
             tally = self.tallies[source.reader]

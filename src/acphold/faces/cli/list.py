@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from acphold.conversation.history.entries import iso, now_ms
 from acphold.conversation.history.titles import words_below
 from acphold.faces.cli import bounds, options
+from acphold.faces.cli.background_import import list_growth, unread_and_resumed
 from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.followed_list import AsJson, AsWords, follow_list
-from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import BEGIN, reading, require_agent, tells_how_to_begin
 from acphold.faces.cli.list_table import BELOW, Table, cells, under_origins
 from acphold.faces.cli.settings import agent_keys, agent_name

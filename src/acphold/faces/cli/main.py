@@ -81,7 +81,7 @@ COMMANDS = {
         "session merge": ("trees", "Bring the work of a session back from its work tree."),
         "session delete": ("session_commands", "Delete sessions permanently."),
         "session prune": ("session_commands", "Delete old sessions permanently."),
-        "forget": ("forget", "Remove a text, such as a pasted secret, everywhere."),
+        "forget": ("forget", "Remove a text, such as a pasted secret, from all sessions for good."),
         "import": ("import_command", "Import conversations that other agents keep on disk."),
         "export": ("export", "Write sessions as Markdown, JSON lines or HTML pages."),
         "journal backup": ("journal_commands", "Back up the journal while sessions run."),
@@ -115,7 +115,7 @@ LISTED = {
 
 INTERNAL = {
     "move-end": CommandEntry("move_end", "The other end of a session's move over ssh."),
-    "index-beside": CommandEntry("index_beside", "Index imported conversations."),
+    "background-import": CommandEntry("background_import", "Read what agents have added."),
     "mcp-bridge": CommandEntry("mcp_bridge", "Forward an MCP server on stdio to one at a URL."),
 }
 """Commands that acphold itself starts; no help lists them."""

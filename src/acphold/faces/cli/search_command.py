@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import iso, now_ms
 from acphold.faces.cli import bounds, options
+from acphold.faces.cli.background_import import list_growth, unread_and_resumed
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import reading, require_agent, tells_how_to_begin
 from acphold.faces.cli.list_table import LEAST_TITLE
 from acphold.faces.cli.settings import agent_keys, agent_name

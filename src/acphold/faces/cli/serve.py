@@ -298,7 +298,7 @@ async def _serve(
     folder: str,
 ) -> None:
     from acphold.faces.cli.alert_settings import AlertFile
-    from acphold.faces.cli.import_offer import ImportOffer
+    from acphold.faces.cli.importable import ImportOffer
     from acphold.faces.cli.watchdog import keep_own_code
     from acphold.live.server.service import stop_at_signals
     from acphold.web import server

@@ -17,8 +17,8 @@ from acphold.conversation.history.entries import Entry, milliseconds, now_ms
 from acphold.conversation.reports.transcript import at_present, turn_scenes
 from acphold.errors import NoJournalError
 from acphold.faces.cli import bounds
+from acphold.faces.cli.background_import import list_growth
 from acphold.faces.cli.command_line import UsageError
-from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.list_table import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name

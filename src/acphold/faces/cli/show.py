@@ -22,8 +22,8 @@ from acphold.conversation.reports.transcript import (
 )
 from acphold.errors import RewrittenError
 from acphold.faces.cli import bounds, options
+from acphold.faces.cli.background_import import list_growth
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import place
 from acphold.faces.cli.settings import agent_name

@@ -9,8 +9,8 @@ from typing import get_args
 from msgspec.structs import astuple, replace
 
 from acphold.faces.cli import bounds, options
+from acphold.faces.cli.background_import import unread_and_resumed
 from acphold.faces.cli.command_line import Exit, command
-from acphold.faces.cli.index_beside import unread_and_resumed
 from acphold.faces.cli.journals import reading, require_agent, tells_how_to_begin
 from acphold.faces.cli.list_table import Column, Table
 from acphold.faces.cli.settings import agent_keys, agent_name

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.faces.cli import import_offer
-from acphold.faces.cli.import_offer import ImportOffer
+from acphold.faces.cli import importable
+from acphold.faces.cli.importable import ImportOffer
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import SESSION, Transcript
@@ -72,7 +72,7 @@ async def test_where_somebody_else_was_first_nothing_is_imported_again(
     offer: ImportOffer, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert acphold.run("import").code == 0
-    monkeypatch.delattr(import_offer, "run_beside")  # no process is started
+    monkeypatch.delattr(importable, "run_beside")  # no process is started
     assert await offer.run() == ""
 
 
