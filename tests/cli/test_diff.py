@@ -90,6 +90,17 @@ def test_the_patch_of_one_turn_follows_that_of_the_turn_before(
     assert acphold.run("diff", *turn).raw == second
 
 
+def test_by_turn_the_patches_of_an_agents_edits_follow_one_another(
+    acphold: CommandLine, journal: Path, project: Path
+) -> None:
+    session(journal, project)
+    done = acphold.run("diff", "aa", "--by-turn")
+    heads = [line for line in done.out.splitlines() if line.startswith("# ")]
+    assert heads == ["# Turn 1", "# Turn 2"]
+    git(project, "apply", input=done.raw)
+    assert (project / "greet.py").read_text() == "import os\n\nprint('hello')\n\nsys.exit()\n"
+
+
 def test_what_is_missing_is_said_and_the_rest_is_a_patch(
     acphold: CommandLine, journal: Path, project: Path
 ) -> None:

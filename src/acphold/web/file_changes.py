@@ -4,7 +4,7 @@
 
     {"turns": 7, "turn": null, "files": [FILE…], "more": 0, "prompts": [PROMPT…],
      "kept": false, "notes": []}
-    FILE    {"path", "patch", "added", "removed", "rest", "gap", "turns", "how"}
+    FILE    {"path", "patch", "added", "removed", "rest", "gap", "turns"}
     PROMPT  {"turn", "seq", "text"}
 
 `turn` selects one turn: its number, or `last`; without it, all turns. `turns` of the answer is
@@ -12,9 +12,8 @@ their number, `turns` of a file has those that changed it, and PROMPT is the pro
 these. `rest` counts the lines that a long patch lacks here: with `path` the answer has that file
 alone, and much more of it. `more` counts the files left out.
 
-`kept`: the session's files were kept, and these are all changes; `how` is a line about their
-origin, and `notes` are lines about late and missing snapshots. Otherwise they are the edits that
-the agent reported.
+`kept`: the session's files were kept, and these are all changes; `notes` are lines about changes
+between turns, and late and missing snapshots. Otherwise they are the edits that the agent reported.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
 
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import Segment, TurnSpan, turn_spans
@@ -89,23 +90,23 @@ class SessionChanges:
             changed = _diffs(found)
             room, most = bounds.ALL_PATCHES_CHARACTERS, bounds.PATCH_CHARACTERS
             if path is not None:
-                changed = [(file, how) for file, how in changed if storable(file.path) == path]
+                changed = [file for file in changed if storable(file.path) == path]
                 if not changed:
                     raise RefusedError(404, "the session did not change this file")
                 room = most = bounds.LONE_PATCH_CHARACTERS
             shown = changed[: bounds.CHANGED_FILES]
 
-            turns = {number for file, _ in shown for number in file.turns if number}
+            turns = {number for file in shown for number in file.turns if number}
             prompts = [
                 {"turn": number, **await _prompt(journal, row.session_id, spans[number - 1])}
                 for number in sorted(turns)[-bounds.CHANGE_PROMPTS :]
             ]
             files: list[dict[str, object]] = []
-            for file, how in shown:
+            for file in shown:
                 facts, used = _file(file, min(room, most))
                 room -= used
-                files.append({**facts, "how": how})
-            notes = None if found.kept is None else found.kept.notes
+                files.append(facts)
+            notes = found.notes if found.root else None
             return _json(spans, turn, files, len(changed) - len(shown), prompts, notes)
 
     @asynccontextmanager
@@ -121,17 +122,16 @@ class SessionChanges:
             self._asked -= 1
 
 
-def _diffs(found: FoundChanges) -> list[tuple[FileDiff, str | None]]:
-    """Return the changed files, each with the line about its origin, None if that is unknown."""
-    if found.kept is None:
-        return [(file, None) for file in found.reported if file.patch or file.gap]
-    changed: list[tuple[FileDiff, str | None]] = []
-    for file in found.kept.files:
-        _, _, after = file.patch.partition(b"\nindex ")
-        is_binary = after.partition(b"\n")[2].startswith(b"GIT binary patch")
-        patch = "" if is_binary else file.patch.decode(errors="replace")
-        gap = Gap.BINARY if is_binary else None
-        changed.append((FileDiff(file.path, patch, gap, turns=file.turns), file.words))
+def _diffs(found: FoundChanges) -> list[FileDiff]:
+    """Return the changed files as a page shows them: without binary patches."""
+    if not found.root:
+        return [file for file in found.files if file.patch or file.gap]
+    changed: list[FileDiff] = []
+    for file in found.files:
+        _, _, after = file.patch.partition("\nindex ")
+        if after.partition("\n")[2].startswith("GIT binary patch"):
+            file = replace(file, patch="", gap=Gap.BINARY)
+        changed.append(file)
     return changed
 
 

@@ -46,8 +46,7 @@ class Edit(Struct, frozen=True):
 
     `is_piece`: `old` is the text the tool was told to replace, and may begin and end within a line.
     `is_everywhere`: all occurrences were replaced. `deletes`: the file is gone afterwards.
-    `is_over`: the call was reported as completed. `line` is where `old` begins, if reported. `call`
-    is the id of the tool call, "" for that of a sub-agent.
+    `is_over`: the call was reported as completed. `line` is where `old` begins, if reported.
     """
 
     turn: int
@@ -59,7 +58,6 @@ class Edit(Struct, frozen=True):
     deletes: bool = False
     is_over: bool = True
     line: int | None = None
-    call: str = ""
 
 
 class Absent(Struct, frozen=True):
@@ -115,7 +113,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
             call = latest.get((sub_agent, call_id))
             # Some agents reuse ids: a call announced again in a later turn is another one.
             if call is None or (kind == "tool_call" and call.turn != turn):
-                call = _ReportedCall(turn, ToolDraft(call_id), bool(sub_agent))
+                call = _ReportedCall(turn, ToolDraft(call_id))
                 latest[sub_agent, call_id] = call
                 calls.append(call)
             call.draft.patch(kind, fields)
@@ -125,13 +123,12 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
 
 
 class _ReportedCall(Struct, frozen=True):
-    """A tool call as far as it was reported; `is_inner` if a sub-agent made it. `shown` are its
-    diffs, `asked` those that were allowed when it asked for permission. `draft` has no content: the
-    texts of a diff may be long, and are in memory once."""
+    """A tool call as far as it was reported. `shown` are its diffs, `asked` those that were allowed
+    when it asked for permission. `draft` has no content: the texts of a diff may be long, and are
+    in memory once."""
 
     turn: int
     draft: ToolDraft
-    is_inner: bool
     shown: list[ReportedDiff] = []
     asked: list[ReportedDiff] = []
 
@@ -169,7 +166,6 @@ class _ReportedCall(Struct, frozen=True):
                 deletes=not new and string(fields.get("kind")) == "delete",
                 is_over=status in FINAL_STATUSES,
                 line=line,
-                call="" if self.is_inner else self.draft.tool_call_id,
             )
 
 
@@ -250,16 +246,6 @@ def around(
         if before is not None and after is not None:
             return before, after
     return None
-
-
-def between(edits: Sequence[Edit], before: FileText) -> list[FileText]:
-    """Return a file after each of these edits, up to the first one that does not fit."""
-    found: list[FileText] = []
-    for state in _forwards(edits, before)[1:]:
-        if state is None:
-            break
-        found.append(state)
-    return found
 
 
 def state_after(edits: Sequence[Edit], before: FileText) -> FileText | None:

@@ -70,8 +70,11 @@ async def session_diff(
     turn: int | None,
     on_disk: Callable[[str], FileText | None],
     threads: Threads | None = None,
+    *,
+    by_turn: bool = False,
 ) -> list[FileDiff]:
-    """Return the files changed by turn number `turn`, None for all turns, in order of their edits.
+    """Return the files changed by turn number `turn`, None for all turns, in order of their edits;
+    with `by_turn` each file for each turn, turn by turn.
 
     `on_disk` returns the present state of a path, None if that is of no use. Comparing long texts
     takes a while, and a disk may hang: that is done in one of `threads`.
@@ -84,9 +87,11 @@ async def session_diff(
             checkpoint()
             by_file.setdefault(relative(edit.path, folder), []).append(edit)
         found: list[FileDiff] = []
-        for path, every in by_file.items():
-            checkpoint()
-            found += _diffs(path, every, turn, on_disk)
+        every_turn = sorted({edit.turn for edit in reported if turn in (None, edit.turn)})
+        for wanted in every_turn if by_turn else [turn]:
+            for path, every in by_file.items():
+                checkpoint()
+                found += _diffs(path, every, wanted, on_disk)
         return found
 
     return await (threads or Threads(1)).run_in_steps(compare)

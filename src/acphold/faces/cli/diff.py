@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 
 from acphold.conversation.history.entries import span_at, turn_spans
 from acphold.conversation.history.raw_update import storable
-from acphold.conversation.reports.session_diff import FileDiff, on_disk
+from acphold.conversation.reports.session_diff import on_disk
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
 from acphold.journal.journal import history
-from acphold.live.origins.kept_changes import How, KeptChanges, session_changes, some
+from acphold.live.origins.kept_changes import FoundChanges, session_changes
 from acphold.live.reading.json_facts import facts_json
+from acphold.safety.snapshots.comparison import ranges
 
 
 @command("diff", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL, is_read=True)
@@ -29,9 +29,7 @@ async def diff(
     turn: int | None = options.value(
         "N", "only this turn: 1 is the first, -1 the last [default: all turns]", type=int
     ),
-    by_turn: bool = options.flag(
-        "one patch per turn, and one for the changes between two turns, in order"
-    ),
+    by_turn: bool = options.flag("one patch per turn, in order"),
     root: str | None = options.value(
         "FOLDER", "the changes in this folder [default: the repository of the session's folder]"
     ),
@@ -40,11 +38,10 @@ async def diff(
     """Show what changed in files during a session, as a patch.
 
     If acphold kept the files, as it does in a git repository, the patch has every change between
-    the first snapshot and the last one. A line above each file lists the turns in which the agent
-    showed that change, the turns in which something else made it (a command, you, or another
-    session), and changes between two turns. --by-turn prints a patch for each of these. Paths are
-    relative to the top of the repository. On stderr it lists late and missing snapshots, files that
-    were left out, and other sessions that worked in the same folder.
+    the first snapshot and the last one, whoever made it. A line above each file lists the turns in
+    which it changed. Paths are relative to the top of the repository. On stderr it lists files that
+    changed between two turns, late and missing snapshots, files that were left out, and other
+    sessions that worked in the same folder.
 
     Otherwise the patch has the edits that the agent showed, one per file. Paths are relative to the
     session's folder. Many agents show only the lines around a change; acphold takes the rest from
@@ -70,90 +67,63 @@ async def diff(
                 raise UsageError(f"--turn: this session has {quantity(len(spans), 'turn')}")
             turn %= len(spans) + 1
         look = partial(on_disk, folder=row.cwd)
-        steps = by_turn or as_json
-        found = await session_changes(kept, row, spans, turn, look, root=root, by_turn=steps)
-    if found.problem:
-        _note(found.problem)
-    if found.kept is not None:
-        _print_kept(found.kept, by_turn=by_turn, as_json=as_json)
-        return Exit.OK
-    if root is not None and not found.problem:
+        found = await session_changes(kept, row, spans, turn, look, root=root, by_turn=by_turn)
+    if root is not None and not (found.root or found.problem):
         raise UsageError("--root: no files were kept with this session")
-    return _print_reported(found.reported, as_json=as_json)
-
-
-def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
-    """Print all changes, and on stderr remarks about them."""
-    undone: list[str] = []  # files that are at the end as they were at the beginning
     if as_json:
-        for part in kept.parts:
-            step = part.step
-            facts = {
-                "path": part.path,
-                "how": part.how.name.lower(),
-                "turns": list(step.turns),
-                "between": None if step.turns else list(step.between),
-                "isSure": step.is_certain,
-                "others": list(step.others),
-                "root": storable(kept.root),
-                "patch": part.patch.decode(errors="replace"),
-            }
-            print(facts_json(facts))
-    elif by_turn:
-        pieces: list[bytes] = []
-        heading = ""
-        for part in kept.parts:
-            if part.step.words != heading:
-                heading = part.step.words
-                pieces.append(f"# {heading[0].upper()}{heading[1:]}\n".encode())
-            mark = "" if part.how in (How.BETWEEN, How.SHOWN) else f": {part.how.value}"
-            pieces.append(_comment(f"{part.path}{mark}") + part.patch)
-        _print(b"".join(pieces))
-    else:
-        _print(b"".join(_comment(f"{it.path}: {it.words}") + it.patch for it in kept.files))
-        known = {it.path for it in kept.files}.union(kept.left_out)
-        undone = sorted({it.path for it in kept.parts} - known)
-    if not (kept.parts if by_turn or as_json else kept.files):
-        _note("No kept files changed." if kept.notes else "No files changed.")
-    if undone:
-        _note(f"changed and changed back: {some(undone)}")
-    for note in kept.notes:
-        _note(note)
-    for other in kept.others:
-        _note(f"files in {other} were also kept; `--root {other}` shows their changes")
-
-
-def _print_reported(files: Sequence[FileDiff], *, as_json: bool) -> int:
-    """Print the edits that the agent showed; return the exit code."""
-    if as_json:
-        for file in files:
-            gap = None if file.gap is None else file.gap.value
+        for file in found.files:
             facts = {
                 "path": storable(file.path),
-                "how": "reported",
                 "turns": list(file.turns),
-                "gap": gap,
+                "gap": None if file.gap is None else file.gap.value,
+                "root": storable(found.root) or None,
                 "patch": storable(file.patch),
             }
             print(facts_json(facts))
     else:
-        _print("".join(file.patch for file in files).encode(errors="replace"))
-    for file in files:
+        _print_patches(found, by_turn=by_turn)
+    _tell(found)
+    return Exit.ERROR if any(file.is_missing for file in found.files) else Exit.OK
+
+
+def _print_patches(found: FoundChanges, *, by_turn: bool) -> None:
+    """Print the patches, each below its file's turns; with `by_turn` those of a turn below its
+    number. `git apply` skips these lines."""
+    pieces, before = list[bytes](), ""
+    for file in (it for it in found.files if it.patch):
+        numbers = ", ".join(
+            f"{first}" if first == last else f"{first}-{last}" for first, last in ranges(file.turns)
+        )
+        turns = f"turn{'s' * (len(file.turns) > 1)} {numbers}" if numbers else "between turns"
+        if not by_turn:
+            pieces.append(f"# {on_one_line(file.path)}: {turns}\n".encode(errors="replace"))
+        elif turns != before:
+            pieces.append(f"# {turns.capitalize()}\n".encode())
+        before = turns
+        pieces.append(file.patch.encode(errors="surrogateescape" if found.root else "replace"))
+    _print(b"".join(pieces))
+
+
+def _tell(found: FoundChanges) -> None:
+    """Print remarks about the changes on stderr."""
+    if found.problem:
+        _note(found.problem)
+    for file in found.files:
         if file.gap is not None:
             _note(f"{file.path}: {file.gap.value}")
-    if not any(file.patch or file.gap for file in files):
-        _note("The agent reported no changed files.")
-    _note("Only edits that the agent reported are shown: no files were kept.")
-    return Exit.ERROR if any(file.is_missing for file in files) else Exit.OK
+    if not any(file.patch or file.gap for file in found.files):
+        kept = "No kept files changed." if found.notes else "No files changed."
+        _note(kept if found.root else "The agent reported no changed files.")
+    if not found.root:
+        _note("Only edits that the agent reported are shown: no files were kept.")
+    for note in found.notes:
+        _note(note)
+    for other in found.others:
+        _note(f"files in {other} were also kept; `--root {other}` shows their changes")
 
 
 def _note(text: str) -> None:
     print(on_one_line(text), file=sys.stderr)
-
-
-def _comment(text: str) -> bytes:
-    """A line in front of a file's patch: `git apply` skips it."""
-    return f"# {on_one_line(text)}\n".encode(errors="replace")
 
 
 def _print(patch: bytes) -> None:

@@ -10,7 +10,7 @@ import { useSome } from "./pieces.js";
 import { go, sessionPlace } from "./places.js";
 import { TwoColumns } from "./two_columns.js";
 
-/** @typedef {{path: string, patch: string, added: number, removed: number, rest: number, gap: string | null, turns: number[], how: string | null}} File */
+/** @typedef {{path: string, patch: string, added: number, removed: number, rest: number, gap: string | null, turns: number[]}} File */
 /** @typedef {{turn: number, seq: number, text: string}} Prompt */
 /** @typedef {{turns: number, turn: number | null, files: File[], more: number, prompts: Prompt[], kept: boolean, notes: string[]}} FileChanges */
 
@@ -124,7 +124,6 @@ function FileView({ id, at, file, prompts, whole }) {
     <header><h2 id=${`change-${at}`} tabindex="-1"><span class="path">${name}</span></h2> <${Counts} ...${file} />
       ${after.length > 0 && html`<ul class="after">${after.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, CUT.brief)}”` : `prompt ${each.turn}`}</a></li>`)}
         ${after.length > PROMPTS && html`<li class="aside">and ${counted(after.length - PROMPTS, "earlier prompt")}</li>`}</ul>`}</header>
-    ${file.how && html`<p class="after">${line(file.how, CUT.long)}</p>`}
     ${gap && html`<p class="note">${patch ? "Line numbers unknown" : "Not shown"}: ${gap}.</p>`}
     ${lines.length > 0 && html`<figure class="diff" aria-busy=${lines.length < wanted || undefined}>
       <div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${name}`}>
