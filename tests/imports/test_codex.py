@@ -190,15 +190,20 @@ def test_an_aborted_turn_is_cancelled_and_its_call_has_failed(tmp_path: Path) ->
     assert len(told.prompts()) == 1
 
 
-def test_a_compaction_in_a_turn_without_a_prompt_was_asked_for_with_compact(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", ["", "And now?"], ids=["by command", "by itself"])
+def test_a_compaction_before_any_prompt_of_its_turn_was_asked_for(
+    said: str, tmp_path: Path
+) -> None:
     rollout = conversation()
     rollout.event("task_started", turn_id="two")
     rollout.item("message", role="assistant", content=[{"type": "output_text", "text": "sum"}])
     rollout.add("compacted", message="The sum of it.")
     rollout.event("context_compacted")
+    if said:
+        rollout.event("user_message", message=said)
     rollout.end()
     told = story(rollout, tmp_path)
-    assert told.said()[3:] == [("user", "/compact"), ("call", "Compact conversation")]
+    assert told.said()[3:] == [("user", said or "/compact"), ("call", "Compact conversation")]
     assert told.call()["content"][0]["content"]["text"] == "The sum of it."
 
 

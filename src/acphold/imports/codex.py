@@ -229,6 +229,7 @@ class _CodexConverter(AgentConverter):
         self._turn = ""
         self._policy = ""
         self._prompted_in_task = True
+        self._compacted: tuple[str, str] | None = None
         self._spent: Object = {}
         self._cwd = ""
         self._thread = text(head, "id")
@@ -262,12 +263,10 @@ class _CodexConverter(AgentConverter):
         elif kind == "response_item":
             self._item(text(payload, "type"), payload)
         elif kind == "compacted":
-            # In a turn without a person's text, by `/compact`.
-            if not self._prompted_in_task:
-                self._prompted_in_task = True
-                self._writer.prompt([text_block("/compact")], turn=self._turn)
             call_id = f"compacted-{self._turn or self._writer.facts.updated_at}"
-            self._writer.compaction(call_id, text(payload, "message"))
+            self._compacted = (call_id, text(payload, "message"))
+            if self._prompted_in_task:
+                self._tell_compaction()
         elif "payload" in record:
             if kind not in _PASSED:
                 self._missed.kind("records", kind, record)
@@ -331,6 +330,7 @@ class _CodexConverter(AgentConverter):
                 self._turn = text(event, "turn_id") or self._turn
                 self._prompted_in_task = False
             case "task_complete" | "turn_complete":
+                self._tell_compaction()
                 self._writer.finish_answer()
                 self._end_turn("end_turn")
             case "turn_aborted":
@@ -381,6 +381,7 @@ class _CodexConverter(AgentConverter):
             shown = [*filter(None, map(picture, images)), *map(link, files)]
             self._waiting = [text_block(words), *shown]
         self._ask()
+        self._tell_compaction()
 
     def _ask(self) -> None:
         """Write the waiting texts as a prompt; answers to questions, which are JSON, as text."""
@@ -400,6 +401,7 @@ class _CodexConverter(AgentConverter):
 
     def tell_unfinished(self) -> None:
         """Tell the scripts and subagents that never ended, such as at a kill."""
+        self._tell_compaction()
         self.tell_stopped()
         for call_id, (purpose, fields) in list(self._calls.items()):
             if purpose == "script":
@@ -407,7 +409,18 @@ class _CodexConverter(AgentConverter):
             if purpose == "script" or purpose in self.subagent_tools:
                 del self._calls[call_id]
 
+    def _tell_compaction(self) -> None:
+        """Tell a compaction. At the start of a task, it was `/compact` if no prompt follows."""
+        if self._compacted is None:
+            return
+        if not self._prompted_in_task:
+            self._prompted_in_task = True
+            self._writer.prompt([text_block("/compact")], turn=self._turn)
+        self._writer.compaction(*self._compacted)
+        self._compacted = None
+
     def _say(self, words: str) -> None:
+        self._tell_compaction()
         self._thinking = self._waits_for_model = False
         self._writer.say(words)
 
