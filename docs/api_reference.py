@@ -83,9 +83,9 @@ ROLES = {
             " Outcome",
             "Files and commands": "SessionFiles PendingCommand RunningCommand CommandOutput"
             " CommandExit",
-            "A session and its past": "Session Severity Store SessionState TurnState Item Message"
+            "A session and its past": "Session Severity Store SessionState TurnStatus Item Message"
             " MessageRole ToolCall DisplayTerminal ContextCompaction SubAgent TurnEnd TurnOutcome",
-            "MCP servers": "TurnServers TurnServer McpTool McpCallResult McpProgress McpResource"
+            "MCP servers": "McpServers TurnServer McpTool McpCallResult McpProgress McpResource"
             " McpPrompt McpPromptArgument McpMadePrompt McpPromptMessage",
             "What one sees of it": "Step StepKind Middleware otel.spans LogContext",
         },
@@ -95,7 +95,7 @@ ROLES = {
         "What a program works with that talks to agents; the tour is"
         " [Talk to an agent](library.md#talk-to-an-agent).",
         {
-            "Connecting": "connect connect_over Options Folder Token Handler",
+            "Connecting": "connect Options Folder Token Handler",
             "The agent": "RemoteAgent OpenOptions",
             "A session": "RemoteSession Content ConfigOption Replay UpdateStream",
             "What waits in it": "RemoteQueue PromptQueue WaitingPrompt EndedPrompt",
@@ -117,15 +117,6 @@ ROLES = {
             " testing.Received",
         },
     ),
-    "api-transport": Role(
-        "A transport",
-        "What carries the protocol, for whom stdio and what `connect` starts are not enough.",
-        {
-            "A connection": "Transport",
-            "Adapters": "StreamTransport MessageTransport MessageConnection over_websocket"
-            " PlainSocket AcceptedSocket",
-        },
-    ),
 }
 """The pages but for that of the schema, which is made of it."""
 
@@ -138,8 +129,6 @@ OF_THE_PROTOCOL = sorted(
 """What the package exports of the protocol's types: the page of the schema has them."""
 
 TWINS = {
-    "MessageTransport": "Transport",
-    "StreamTransport": "Transport",
     "sync.SyncAgent": "RemoteAgent",
     "sync.SyncQueue": "RemoteQueue",
     "sync.SyncSession": "RemoteSession",
@@ -158,14 +147,14 @@ ALIASES = {
 SHOWN = {
     "Mounted": "",
     "Principal": "name scopes tenant session_id sees_all expires_at is_here note refused",
-    "EndedPrompt": "id words state at",
-    "PromptQueue": "waiting begun held until ended goes_on restarts",
+    "EndedPrompt": "id words status at",
+    "PromptQueue": "waiting begun held until ended goes_on restarts edited",
     "SessionState": "timeline turns turn plan",
     "Store": "append save",
     "ToolCall": "tool_call_id fields terminals name title kind status input output locations"
     " produced blocks diffs",
     "TurnEnd": "outcome stop_reason message at resets_at",
-    "UpdateStream": "take_all",
+    "UpdateStream": "",
     "Visitor": "principal client headers meta",
     "WaitingPrompt": "id seq words at client guest",
 }
@@ -198,7 +187,7 @@ LENIENCE = {"OrDefault", "NullIsDefault", "GoodItems"}
 MODULES = {"bounds", "errors", "schema"}
 """Modules that the code writes in front of their names."""
 
-MADE_BY_AUTHORS = {"Agent", "MessageTransport", "StreamTransport"}
+MADE_BY_AUTHORS = {"Agent"}
 """Classes whose constructor is for authors; the others are handed to them."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -19,13 +19,13 @@ async def main(*where: str) -> None:
             usage = await history.usage("day")
             counts = dict.fromkeys(LIVE, 0)
             for each in sessions.values():
-                if each.state in LIVE:
-                    counts[each.state] += 1
+                if each.status in LIVE:
+                    counts[each.status] += 1
             print(f"{counts['running']} running, {counts['waiting']} waiting", end="")
             print(f", {usage.tokens or 0} tokens in {usage.sessions} sessions", flush=True)
             for each in sorted(sessions.values(), key=lambda it: it.updated_at, reverse=True):
-                if each.state in LIVE:
-                    print(f"  {each.state:8} {each.title or each.id}  {each.cwd}", flush=True)
+                if each.status in LIVE:
+                    print(f"  {each.status:8} {each.title or each.id}  {each.cwd}", flush=True)
 
 
 if __name__ == "__main__":

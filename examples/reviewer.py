@@ -57,7 +57,7 @@ async def review_file(turn: acphold.Turn, name: str) -> None:
     except acphold.WorkspaceError as error:
         await turn.say(f"- {error}\n")
         return
-    width = int(turn.session.options["width"])
+    width = int(turn.session.config_options["width"])
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > width:
             await turn.say(f"- {name}:{number} has {len(line)} columns\n")

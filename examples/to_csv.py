@@ -15,7 +15,7 @@ async def main(*where: str) -> None:
     lines.writerow(["session", "agent", "when", "kind", "status", "call"])
     async with acphold.open(*where) as history:
         async for session in history.sessions(archived=True):
-            if session.state == "unread":
+            if session.status == "unread":
                 continue  # an import has only listed it
             state = await history.read(session)
             for item in state.timeline:

@@ -72,7 +72,7 @@ def test_the_session_has_its_state(tmp_path: Path) -> None:
         assert session.mode is None
         assert session.state.turns == 1
         assert session.cwd == str(tmp_path)
-        assert session.options == ()
+        assert session.config_options == ()
 
 
 def test_durable_sessions_are_listed_loaded_and_deleted(journal: Path, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_the_plain_client_has_the_same_names(awaited: type, plain: type) -> None
     def names(kind: type) -> set[str]:
         return {it for it in dir(kind) if not it.startswith("_")}
 
-    assert names(awaited) - names(plain) <= {"take_all"}  # for code that reads a turn in batches
+    assert names(awaited) <= names(plain)
     assert names(plain) - names(awaited) <= {"close", "wait"}
 
 

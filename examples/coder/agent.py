@@ -38,7 +38,7 @@ def coder(*models: str | Model) -> acphold.Agent:
 
     @agent.prompt
     async def answer(turn: acphold.Turn) -> None:
-        model = await available.get(turn.session.options.get("model"))
+        model = await available.get(turn.session.config_options.get("model"))
         from answer import answer_prompt  # imported by now
 
         await answer_prompt(turn, model)

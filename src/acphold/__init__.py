@@ -1,8 +1,8 @@
 """Durable, listable, shareable sessions for the Agent Client Protocol (ACP).
 
-Public are the names in `__all__`, here and in `acphold.types`, `acphold.sync`, `acphold.testing`
-and `acphold.otel`; the types and methods of the protocol are in `acp_wire.schema`. Every other
-module below this one is internal, and may change with any release.
+Public are `open` and the names in `__all__`, here and in `acphold.types`, `acphold.sync`,
+`acphold.testing` and `acphold.otel`; the types and methods of the protocol are in
+`acp_wire.schema`. Every other module below this one is internal, and may change with any release.
 
 The names here are imported when they are first used: an editor that starts `acphold wrap` does
 not wait for the library.
@@ -12,30 +12,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:
-    from acp_wire.rpc import Transport as Transport
     from acp_wire.schema import (
-        AudioContent as AudioContent,
-        BlobResourceContents as BlobResourceContents,
         EmbeddedResource as EmbeddedResource,
-        EnvVariable as EnvVariable,
-        HttpHeader as HttpHeader,
         ImageContent as ImageContent,
-        McpServerHttp as McpServerHttp,
-        McpServerSse as McpServerSse,
-        McpServerStdio as McpServerStdio,
-        PermissionOption as PermissionOption,
         PlanEntry as PlanEntry,
         ResourceLink as ResourceLink,
         TextContent as TextContent,
         TextResourceContents as TextResourceContents,
-        ToolCallLocation as ToolCallLocation,
     )
-    from acp_wire.transports.messages import (
-        MessageConnection as MessageConnection,
-        MessageTransport as MessageTransport,
-        over_websocket as over_websocket,
-    )
-    from acp_wire.transports.streams import StreamTransport as StreamTransport
     from acphold.client import (
         FormQuestion as FormQuestion,
         PageQuestion as PageQuestion,
@@ -44,7 +28,6 @@ if TYPE_CHECKING:
         RemoteSession as RemoteSession,
         RemoteTurn as RemoteTurn,
         connect as connect,
-        connect_over as connect_over,
     )
     from acphold.conversation.history.fold import SessionState as SessionState
     from acphold.conversation.history.timeline import (
@@ -95,7 +78,7 @@ if TYPE_CHECKING:
     )
     from acphold.library.server import Server as Server
     from acphold.library.session import Session as Session
-    from acphold.library.session_servers import TurnServer as TurnServer, TurnServers as TurnServers
+    from acphold.library.session_servers import McpServers as McpServers, TurnServer as TurnServer
     from acphold.library.store import Store as Store
     from acphold.library.tools import RunningTool as RunningTool
     from acphold.library.turn import Turn as Turn
@@ -127,7 +110,6 @@ if TYPE_CHECKING:
 _NAMES = {
     "acphold.client": """
         FormQuestion PageQuestion PermissionQuestion RemoteAgent RemoteSession RemoteTurn connect
-        connect_over
     """,
     "acphold.errors": """
         AcpError AgentBusyError AgentError AgentExitedError AgentStartError AgentTimeoutError
@@ -146,22 +128,17 @@ _NAMES = {
     "acphold.library.definition": "MaxTokens MaxTurnRequests Refusal Step StopReason",
     "acphold.library.questions": "Decision FormAnswer Visit",
     "acphold.library.server": "Server",
-    "acphold.library.session_servers": "TurnServer TurnServers",
+    "acphold.library.session_servers": "McpServers TurnServer",
     "acphold.library.store": "Store",
     "acphold.library.tools": "RunningTool",
     "acphold.library.turn": "Turn",
     "acphold.logs": "LogContext",
     "acphold.reader": "KeptQuestion KeptSession KeptSessions SearchResult Usage open",
     "acp_wire.schema": """
-        AudioContent BlobResourceContents EmbeddedResource EnvVariable HttpHeader
-        ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption PlanEntry
-        ResourceLink TextContent TextResourceContents ToolCallLocation
+        EmbeddedResource ImageContent PlanEntry ResourceLink TextContent TextResourceContents
     """,
-    "acp_wire.rpc.transport": "Transport",
     "acphold.mcp_servers.errors": "McpAnswerError McpConnectError McpError McpLostError",
     "acphold.live.server.principals": "Principal Visitor",
-    "acp_wire.transports.messages": "MessageConnection MessageTransport over_websocket",
-    "acp_wire.transports.streams": "StreamTransport",
     "acphold.version": "__version__",
 }
 """The public names, by the module that defines them."""
@@ -169,7 +146,8 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # a type checker reads it in the imports
-    __all__ = [*_HOMES]
+    # `from acphold import *` leaves Python's own `open`.
+    __all__ = [name for name in _HOMES if name != "open"]
 
 
 def __getattr__(name: str) -> object:

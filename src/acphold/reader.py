@@ -2,7 +2,7 @@
 
     async with acphold.open() as history:
         async for session in history.sessions(follow=True):
-            print(session.state, session.title)
+            print(session.status, session.title)
 
 Reading starts no agent and no daemon. Only the answer to a question goes to the process in which
 its session waits.
@@ -55,7 +55,7 @@ About: TypeAlias = "PermissionQuestion | FormQuestion | PageQuestion"
 
 
 class KeptSession(Struct, frozen=True):
-    """A session of a history. `state` is `running` or `waiting` (for an answer) while a turn runs;
+    """A session of a history. `status` is `running` or `waiting` (for an answer) while a turn runs;
     otherwise the outcome of its last turn; `idle` or `new` without one, `unread` if an import has
     only listed it, and `gone` once it has left the list.
     """
@@ -66,7 +66,7 @@ class KeptSession(Struct, frozen=True):
     title: str | None
     created_at: datetime
     updated_at: datetime
-    state: str
+    status: str
     messages: int
     tags: tuple[str, ...] = ()
     archived: bool = False
@@ -79,7 +79,7 @@ class KeptQuestion:
     def __init__(self, history: KeptSessions, asked: InboxQuestion, about: About) -> None:
         self._history = history
         self.id: str = asked.question.id
-        self.session: KeptSession = replace(_session(ListedSession(asked.row)), state="waiting")
+        self.session: KeptSession = replace(_session(ListedSession(asked.row)), status="waiting")
         self.asked_at: datetime = in_utc(asked.at)
         self.title: str = asked.asks
         self.about = about
@@ -147,7 +147,7 @@ class KeptSessions:
         """Yield the sessions, last active first; with `follow`, then each whenever it changes.
 
         All `words` must be in its title, agent, folder or tags. The list is complete when a change
-        comes. A session that leaves the list comes with the state `gone`.
+        comes. A session that leaves the list comes with the status `gone`.
         """
         from acphold.client.advertised import absolute
 
@@ -182,7 +182,7 @@ class KeptSessions:
                         known[id] = session
                         yield session
                 for id in left & known.keys():
-                    yield replace(known.pop(id), state="gone")
+                    yield replace(known.pop(id), status="gone")
 
     async def read(self, session: str | KeptSession) -> SessionState:
         """Return a conversation.
@@ -329,7 +329,7 @@ def _session(listed: ListedSession) -> KeptSession:
         *(row.session_id, row.agent, row.cwd, row.title),
         created_at=in_utc(row.created_at),
         updated_at=in_utc(row.updated_at),
-        state=listed.state,
+        status=listed.state,
         messages=row.message_count,
         tags=row.tags,
         archived=row.archived,

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import acphold.client
 from acphold.client import Options
-from acphold.client.remote_turn import Replay, as_update
+from acphold.client.remote_turn import Replay, as_update, take_all
 from acphold.errors import ConnectionLostError
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ class SyncSession:
     def updates(self) -> Iterator[schema.Update]:
         """Yield all updates from now on."""
         stream = _read(self._session.updates)
-        return _as_updates(lambda: stream.take_all())
+        return _as_updates(lambda: take_all(stream))
 
     def set_mode(self, mode_id: str) -> None:
         """Change the mode."""
@@ -433,9 +433,9 @@ class SyncSession:
         return _read(lambda: self._session.modes)
 
     @property
-    def options(self) -> tuple[ConfigOption, ...]:
+    def config_options(self) -> tuple[ConfigOption, ...]:
         """The config options with their current values."""
-        return _read(lambda: self._session.options)
+        return _read(lambda: self._session.config_options)
 
     @property
     def commands(self) -> tuple[AvailableCommand, ...]:
@@ -525,7 +525,7 @@ class SyncTurn:
 
     def __init__(self, turn: acphold.client.RemoteTurn) -> None:
         self._turn = turn
-        self._updates = _as_updates(turn.take_all)
+        self._updates = _as_updates(lambda: take_all(turn))
 
     def __repr__(self) -> str:
         try:

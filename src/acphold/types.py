@@ -12,10 +12,6 @@ from __future__ import annotations
 TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:
     from acp_wire.transports.known_servers import Token as Token
-    from acp_wire.transports.messages import (
-        AcceptedSocket as AcceptedSocket,
-        PlainSocket as PlainSocket,
-    )
     from acphold.client.advertised import (
         Content as Content,
         Folder as Folder,
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
     from acphold.client.remote_turn import Replay as Replay, UpdateStream as UpdateStream
     from acphold.conversation.history import raw_update
     from acphold.conversation.history.display_terminals import DisplayTerminal as DisplayTerminal
-    from acphold.conversation.history.fold import TurnState as TurnState
+    from acphold.conversation.history.fold import TurnStatus as TurnStatus
     from acphold.conversation.history.prompt_queue import (
         EndedPrompt as EndedPrompt,
         PromptQueue as PromptQueue,
@@ -91,7 +87,7 @@ _NAMES = {
     "acphold.client.remote_session": "ConfigOption RemoteQueue",
     "acphold.client.remote_turn": "Replay UpdateStream",
     "acphold.conversation.history.display_terminals": "DisplayTerminal",
-    "acphold.conversation.history.fold": "TurnState",
+    "acphold.conversation.history.fold": "TurnStatus",
     "acphold.conversation.history.prompt_queue": "EndedPrompt PromptQueue WaitingPrompt",
     "acphold.conversation.history.raw_update": "MessageRole=Role",
     "acphold.conversation.history.timeline": "Item TurnOutcome",
@@ -109,7 +105,6 @@ _NAMES = {
         McpTool=Tool
     """,
     "acp_wire.transports.known_servers": "Token",
-    "acp_wire.transports.messages": "AcceptedSocket PlainSocket",
     "acphold.web.application": "Admit Mounted",
 }
 """The names, by the module that defines them; `Here=There` has another name there."""

@@ -47,7 +47,7 @@ async def test_an_agent_that_watches_its_client_finds_nothing_wrong(tmp_path: Pa
         session = await agent.new_session()
         await agent.authenticate(agent.auth_methods[0].id)
         await session.set_mode("code")
-        for option in session.options:
+        for option in session.config_options:
             await session.set_option(option.id, option.current_value)
         turn = session.prompt("go")
         await asked.wait()

@@ -19,7 +19,7 @@ from acp_wire.rpc.peer import connected
 from acp_wire.rpc.requests import Request
 from acp_wire.tasks import finish
 from acp_wire.transports.streams import memory_pair
-from acphold.client import connected_to
+from acphold.client import connect_over, connected_to
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError
 from acphold.mcp_servers.connections import load_sdk
@@ -64,7 +64,7 @@ async def over_a_transport(reached: Reached) -> None:
     peer = Peer(there, _Scripted(), name="client")  # type: ignore[arg-type]
     pump = asyncio.create_task(peer.pump(), name="scripted agent")
     try:
-        async with acphold.connect_over(here) as agent:
+        async with connect_over(here) as agent:
             session = await agent.new_session()
             turn = session.prompt("x")
             reached(INSIDE)
@@ -119,7 +119,7 @@ def served(journal: Path) -> Scenario:
             here, there = memory_pair()
             async with asyncio.TaskGroup() as group:
                 group.create_task(server.attend(there))
-                async with acphold.connect_over(here) as agent:
+                async with connect_over(here) as agent:
                     session = await agent.new_session(cwd="/tmp")
                     reached(INSIDE)
                     await session.prompt("x")
@@ -197,7 +197,7 @@ def test_a_prompt_that_is_left_at_any_step_is_over_for_the_next_one(way: str) ->
     async def run() -> None:
         there, here = memory_pair()
         peer = Peer(there, Slow(), name="client")  # type: ignore[arg-type]
-        async with connected(peer), acphold.connect_over(here) as agent:
+        async with connected(peer), connect_over(here) as agent:
             session = await agent.new_session()
 
             async def prompt(reached: Reached) -> None:

@@ -90,7 +90,7 @@ async def test_what_is_added_while_a_turn_runs_begins_by_itself_in_its_order(
         go.touch()
         await turn
         ended = await until(session, changed, lambda queue: len(queue.ended) == 2)
-        assert [(prompt.id, prompt.state) for prompt in ended.ended] == [
+        assert [(prompt.id, prompt.status) for prompt in ended.ended] == [
             (first, "done"),
             (last, "done"),
         ]

@@ -142,7 +142,7 @@ async def test_where_the_mode_is_an_option_too_the_option_is_set() -> None:
 
     async with in_session(far) as session:
         await session.set_mode("code")
-        [option] = session.options
+        [option] = session.config_options
         assert option.current_value == "code"
     assert "session/set_mode" not in far.methods()
     assert far.params("session/set_config_option") == {
@@ -167,7 +167,7 @@ async def test_options_are_those_of_known_types_as_they_stand_last() -> None:
         return {"configOptions": [{**flag, "currentValue": params["value"]}]}
 
     async with in_session(far) as session:
-        mode, fast = session.options
+        mode, fast = session.config_options
         assert isinstance(mode, SessionConfigSelect)
         assert isinstance(fast, SessionConfigBoolean)
         [fast] = await session.set_option("f", True)
@@ -175,7 +175,7 @@ async def test_options_are_those_of_known_types_as_they_stand_last() -> None:
         assert far.params("session/set_config_option")["type"] == "boolean"
         far.update("s1", "config_option_update", configOptions=[select("code")])
         await session.prompt("hello")
-        [mode] = session.options
+        [mode] = session.config_options
         assert mode.current_value == "code"
     session_part = far.params("initialize")["clientCapabilities"]["session"]
     assert session_part["configOptions"] == {"boolean": {}}

@@ -443,7 +443,7 @@ def _timeline(items: Iterable[Item], lane: str, children: dict[str, Json]) -> It
                 resets = [] if item.resets_ms is None else [item.resets_ms]
                 yield ["end", item.outcome, item.message, *resets]
             case SubAgent():
-                told = [item.title, item.description, item.state, item.stop_reason, item.caller]
+                told = [item.title, item.description, item.status, item.stop_reason, item.caller]
                 children[item.session_id] = [lane, *told]
                 inside = [*_timeline(item.timeline, item.session_id, children)]
                 children[item.session_id].append(inside)

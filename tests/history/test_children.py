@@ -71,7 +71,7 @@ def test_what_is_said_in_a_sub_agent_stands_in_it_and_not_in_the_session() -> No
     assert isinstance(kid, SubAgent)
     [message] = kid.timeline
     assert isinstance(message, Message)
-    assert (message.text, kid.title, kid.state) == ("its own", "Explorer", "running")
+    assert (message.text, kid.title, kid.status) == ("its own", "Explorer", "running")
     assert isinstance(first, Message)
     assert isinstance(second, Message)
     assert (first.text, second.text) == ("mine", "mine, too")
@@ -103,7 +103,7 @@ def test_each_spelling_says_what_it_is_called_and_how_it_ended(spelling: str) ->
     state = folded(segments(begin, end))
     [kid] = state.timeline
     assert isinstance(kid, SubAgent)
-    assert (kid.title, kid.state, kid.stop_reason) == ("E", "idle", "cancelled")
+    assert (kid.title, kid.status, kid.stop_reason) == ("E", "idle", "cancelled")
     assert state.open_children == ()
 
 

@@ -127,7 +127,7 @@ def test_a_stop_while_the_last_one_begins_holds_nothing_that_comes_later() -> No
 def test_behind_a_turn_that_is_not_done_the_rest_is_held(outcome: str) -> None:
     queue = after(raw("begin", id="a"), ENDS[outcome], queue=with_prompts("a", "b"))
     assert (queue.held, queue.begun, queue.next(HOUR)) == (outcome, None, None)
-    assert [it.state for it in queue.ended] == [outcome]
+    assert [it.status for it in queue.ended] == [outcome]
     going = after(raw("go"), queue=queue).next(HOUR)
     assert going is not None
     assert going.id == "b"
@@ -148,7 +148,7 @@ def test_a_turn_of_somebody_else_that_fails_holds_what_waits() -> None:
 def test_when_the_last_one_is_taken_back_nothing_is_held_but_by_a_person() -> None:
     queue = after(ENDS["failed"], raw("drop", id="a"), queue=with_prompts("a"))
     assert queue.held == ""
-    assert [it.state for it in queue.ended] == ["takenBack"]
+    assert [it.status for it in queue.ended] == ["takenBack"]
     assert after(raw("hold"), raw("drop", id="a"), queue=with_prompts("a")).held == "person"
 
 

@@ -40,7 +40,7 @@ def choosing() -> acphold.Agent:
             name, value = turn.text.split()
             chosen = value == "yes" if value in ("yes", "no") else value
             await turn.session.set_option(name, chosen)
-        await turn.say(f"{turn.session.mode} {dict(turn.session.options)}")
+        await turn.say(f"{turn.session.mode} {dict(turn.session.config_options)}")
 
     agent = agent_that(work)
     agent.mode("ask", "Ask", "Asks first")
@@ -52,7 +52,7 @@ def choosing() -> acphold.Agent:
 
 def values(session: WatchedSession) -> dict[str, Any]:
     """Option id to value, as the answer that opened the session has them."""
-    return {known(option).id: known(option).current_value for option in session.options}
+    return {known(option).id: known(option).current_value for option in session.config_options}
 
 
 def known(option: SessionConfigOption) -> SessionConfigSelect | SessionConfigBoolean:
@@ -222,14 +222,14 @@ async def test_hooks_are_told_of_sessions_and_keep_state_with_them() -> None:
     happened: list[str] = []
 
     async def work(turn: acphold.Turn) -> None:
-        await turn.say(f"{turn.session.state} {dict(turn.session.store)}")
+        await turn.say(f"{turn.session.scratch} {dict(turn.session.store)}")
 
     agent = agent_that(work)
 
     @agent.on_new
     async def made(session: acphold.Session) -> None:
         happened.append("new")
-        session.state["visits"] = 1
+        session.scratch["visits"] = 1
         session.store["name"] = "Ada"
         await session.notice("Welcome")
 

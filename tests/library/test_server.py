@@ -29,6 +29,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Close, Frame, Opcode
 
 import acphold
+from acp_wire import over_websocket
 from acp_wire.rpc import eager_tasks
 from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.entries import now_ms
@@ -434,7 +435,7 @@ class Dialled(Caller):
     async def to(cls, url: str, **headers: str) -> Dialled:
         """One that is introduced."""
         socket = await websockets.connect(url, additional_headers=headers)
-        caller = cls(acphold.over_websocket(socket))
+        caller = cls(over_websocket(socket))
         caller._reading = asyncio.create_task(caller.read())
         await caller.initialize()
         return caller
@@ -631,14 +632,14 @@ async def test_a_websocket_of_an_author_is_closed_with_the_reason(
 
         async def take(socket: WebSocket) -> None:
             await socket.accept()
-            await server.attend(acphold.over_websocket(socket), principal=ANN)
+            await server.attend(over_websocket(socket), principal=ANN)
 
         serving = running(Starlette(routes=[WebSocketRoute("/", take)]))
     else:
         serving = plain_sockets(server)
     async with serving as place:
         socket = await websockets.connect(f"ws://{place}/")
-        caller = Caller(acphold.over_websocket(socket))
+        caller = Caller(over_websocket(socket))
         reading = asyncio.create_task(caller.read())
         await caller.initialize()
         server.disconnect(lambda who: who.name == "ann", reason="ann has left " + 200 * "é")
@@ -652,7 +653,7 @@ async def plain_sockets(server: acphold.Server) -> AsyncIterator[str]:
     """Serve connections of the `websockets` library for the block; yields the address."""
 
     async def take(socket: ServerConnection) -> None:
-        await server.attend(acphold.over_websocket(socket), principal=ANN)
+        await server.attend(over_websocket(socket), principal=ANN)
 
     async with serve(take, "127.0.0.1", 0) as listening:
         yield f"127.0.0.1:{next(iter(listening.sockets)).getsockname()[1]}"

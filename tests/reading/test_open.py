@@ -29,7 +29,7 @@ async def until(sessions: AsyncIterator[acphold.KeptSession], id: str, state: st
     """Read on until a session is in a state."""
     async with asyncio.timeout(DEADLINE):
         async for session in sessions:
-            if (session.id, session.state) == (id, state):
+            if (session.id, session.status) == (id, state):
                 return
 
 
@@ -42,7 +42,7 @@ async def test_sessions_are_listed_and_read_without_any_process(journal: Path) -
     async with acphold.open(str(journal)) as history:
         found = [it async for it in history.sessions()]
         assert [it.id for it in found] == [second, first]
-        assert found[0].state == "completed"
+        assert found[0].status == "completed"
         assert datetime.now(UTC) - found[0].updated_at < timedelta(minutes=5)
         state = await history.read(first)
         assert "Hello there" in str(state.timeline)

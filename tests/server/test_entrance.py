@@ -306,11 +306,11 @@ async def test_what_an_author_asks_while_a_session_opens_is_for_who_opens_it_alo
     async def greet(session: acphold.Session) -> None:
         await opening.wait()  # both are under way
         await session.notify("_shop/greeting", {"whose": session.tenant})
-        session.state["answered"] = await session.call("_shop/asked", {"whose": session.tenant})
+        session.scratch["answered"] = await session.call("_shop/asked", {"whose": session.tenant})
 
     @agent.method("_shop/answered")
     async def answered(params: dict[str, Any]) -> Any:
-        return agent.session(params["sessionId"]).state["answered"]
+        return agent.session(params["sessionId"]).scratch["answered"]
 
     def answer_as(name: str, _: dict[str, Any]) -> str:
         return f"of {name}"

@@ -256,7 +256,7 @@ class RemoteSession:
 
     async def set_mode(self, mode_id: str) -> None:
         """Change the mode. RemoteError if refused."""
-        for option in self.options:  # if it has both, use the option (spec v1)
+        for option in self.config_options:  # if it has both, use the option (spec v1)
             if option.category == "mode" and isinstance(option, SessionConfigSelect):
                 await self.set_option(option.id, mode_id)
                 return
@@ -278,7 +278,7 @@ class RemoteSession:
         await self._uplink.ask_raw(
             SET_SESSION_CONFIG_OPTION.name, encode(request), on_result=self._feed.live.take_settings
         )
-        return self.options
+        return self.config_options
 
     async def fork(
         self,
@@ -332,7 +332,7 @@ class RemoteSession:
         return decode(SessionModeState, encode_object(raw)).value.available_modes
 
     @property
-    def options(self) -> tuple[ConfigOption, ...]:
+    def config_options(self) -> tuple[ConfigOption, ...]:
         """Its config options of known kinds."""
         raw = self.state.attributes.config_options
         found = _attributes("config_option_update", "configOptions", raw)

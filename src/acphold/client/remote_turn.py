@@ -459,11 +459,7 @@ class RemoteTurn:
             await self._feed.wait_until_sent()
         return await _next(self._feed.inbox)
 
-    async def take_all(self) -> list[bytes]:
-        """Return the updates that are there, at least one, as JSON; [] at the end.
-
-        Faster than one by one. Raises as the iterator does.
-        """
+    async def _take_all(self) -> list[bytes]:
         await self._feed.wait_until_sent()
         return await self._feed.inbox.take_all()
 
@@ -472,7 +468,7 @@ class RemoteTurn:
 
     async def _over(self) -> Self:
         try:
-            while await self.take_all():
+            while await self._take_all():
                 pass
         except asyncio.CancelledError:
             # Its end is limited in time: wait for it, so that the program knows how far it came.
@@ -483,7 +479,7 @@ class RemoteTurn:
 
     async def _rest(self) -> None:
         with suppress(errors.AcpError):
-            while await self.take_all():
+            while await self._take_all():
                 pass
 
 
@@ -501,13 +497,18 @@ class UpdateStream:
     async def __anext__(self) -> Update:
         return await _next(self._inbox)
 
-    async def take_all(self) -> list[bytes]:
-        """Return the updates that are there, at least one, as JSON; [] at the end."""
+    async def _take_all(self) -> list[bytes]:
         return await self._inbox.take_all()
 
     def end(self, error: errors.AcpError | None = None) -> None:
         """End it; unread updates can still be read."""
         self._inbox.end(error)
+
+
+async def take_all(updates: RemoteTurn | UpdateStream) -> list[bytes]:
+    """Return the updates that are there, at least one, as JSON; [] at the end. Raises as their
+    iterator does."""
+    return await updates._take_all()
 
 
 class Replay(Sequence["Update"]):

@@ -496,6 +496,6 @@ class WatchedTurn(RemoteTurn):
         with self._recording.raising():
             return await super().__anext__()
 
-    async def take_all(self) -> list[bytes]:
+    async def _take_all(self) -> list[bytes]:
         with self._recording.raising():
-            return await super().take_all()
+            return await super()._take_all()

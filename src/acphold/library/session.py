@@ -313,7 +313,7 @@ class Session:
 
     Clients know it by `id`. `cwd` and `additional_directories` are absolute paths (spec v1, session
     setup), and `files` works inside them. `store` keeps JSON values that outlive the process;
-    `state` is a dict that does not. `tenant` is the name that the coroutine of `Agent.auth`
+    `scratch` is a dict that does not. `tenant` is the name that the coroutine of `Agent.auth`
     returned, or "".
     """
 
@@ -324,7 +324,7 @@ class Session:
         self.files: SessionFiles = opened.files
         self.store: Store = opened.store
         self.tenant = ""
-        self.state: dict[str, Any] = {}
+        self.scratch: dict[str, Any] = {}
         self._open = opened
 
     def __repr__(self) -> str:
@@ -358,7 +358,7 @@ class Session:
         return self._open.selection.mode
 
     @property
-    def options(self) -> Mapping[str, str | bool]:
+    def config_options(self) -> Mapping[str, str | bool]:
         """The current values by option id."""
         return dict(self._open.selection.values)
 

@@ -122,7 +122,7 @@ class ServersScope(Protocol):
         """Let this task wait for a server in the block."""
 
 
-class TurnServers:
+class McpServers:
     """The session's MCP servers, as a turn uses them.
 
     Experimental: servers that the client provides itself, over ACP, follow a draft of the protocol.

@@ -41,7 +41,7 @@ from acphold.library.workspace import Command, PendingCommand, SessionFiles, Tur
 if TYPE_CHECKING:
     from acphold.conversation.history.fold import SessionState
     from acphold.library.session import AuthorSession, Session, Severity
-    from acphold.library.session_servers import TurnServers
+    from acphold.library.session_servers import McpServers
 
 LONGEST: Final = bounds.PIECE_CHARACTERS
 
@@ -302,11 +302,11 @@ class Turn:
         return PendingCommand(self._scope.commands(), wanted)
 
     @property
-    def mcp(self) -> TurnServers:
+    def mcp(self) -> McpServers:
         """The session's MCP servers: `turn.mcp["name"]`, `tools()`, `call(server, tool, …)`."""
-        from acphold.library.session_servers import TurnServers
+        from acphold.library.session_servers import McpServers
 
-        return TurnServers(self._scope.opened.servers, self._scope)
+        return McpServers(self._scope.opened.servers, self._scope)
 
     # -- questions ------------------------------------------------------------------------
 

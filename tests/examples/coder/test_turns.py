@@ -494,7 +494,7 @@ async def test_models_can_be_chosen() -> None:
     first, second = Script("I am first", "first again"), Script("I am second", name="other")
     async with connect(coder(first.model, second.model)) as client:
         session = await client.new_session()
-        assert [getattr(it, "id", None) for it in session.options] == ["mode", "model"]
+        assert [getattr(it, "id", None) for it in session.config_options] == ["mode", "model"]
         assert (await session.prompt("who?")).text == "I am first"
         await session.set_option("model", "other")
         assert (await session.prompt("who?")).text == "I am second"

@@ -35,61 +35,20 @@ if TYPE_CHECKING:
         hand_on as hand_on,
     )
     from acp_wire.schema import (
-        AUTHENTICATE as AUTHENTICATE,
-        CANCEL as CANCEL,
-        CLOSE_SESSION as CLOSE_SESSION,
         INITIALIZE as INITIALIZE,
-        LIST_SESSIONS as LIST_SESSIONS,
-        LOAD_SESSION as LOAD_SESSION,
         NEW_SESSION as NEW_SESSION,
         PROMPT as PROMPT,
         PROTOCOL_VERSION as PROTOCOL_VERSION,
-        READ_TEXT_FILE as READ_TEXT_FILE,
-        REQUEST_PERMISSION as REQUEST_PERMISSION,
-        RESUME_SESSION as RESUME_SESSION,
-        SET_SESSION_MODE as SET_SESSION_MODE,
-        UPDATE as UPDATE,
-        WRITE_TEXT_FILE as WRITE_TEXT_FILE,
-        AgentCapabilities as AgentCapabilities,
         AgentMessageChunk as AgentMessageChunk,
-        AudioContent as AudioContent,
-        CancelledPermissionOutcome as CancelledPermissionOutcome,
-        CancelNotification as CancelNotification,
-        ClientCapabilities as ClientCapabilities,
-        ContentBlock as ContentBlock,
-        Decoded as Decoded,
-        Diff as Diff,
-        EmbeddedResource as EmbeddedResource,
-        ImageContent as ImageContent,
-        Implementation as Implementation,
         InitializeRequest as InitializeRequest,
         InitializeResponse as InitializeResponse,
-        ListSessionsRequest as ListSessionsRequest,
-        ListSessionsResponse as ListSessionsResponse,
-        LoadSessionRequest as LoadSessionRequest,
-        McpServer as McpServer,
-        Method as Method,
         NewSessionRequest as NewSessionRequest,
         NewSessionResponse as NewSessionResponse,
-        PermissionOption as PermissionOption,
-        Plan as Plan,
-        PlanEntry as PlanEntry,
         PromptRequest as PromptRequest,
         PromptResponse as PromptResponse,
-        RequestPermissionRequest as RequestPermissionRequest,
-        RequestPermissionResponse as RequestPermissionResponse,
-        ResourceLink as ResourceLink,
-        ResumeSessionRequest as ResumeSessionRequest,
-        SelectedPermissionOutcome as SelectedPermissionOutcome,
-        SessionInfo as SessionInfo,
         SessionNotification as SessionNotification,
         TextContent as TextContent,
-        ToolCallPatch as ToolCallPatch,
-        ToolCallStart as ToolCallStart,
-        UnknownUpdate as UnknownUpdate,
-        Update as Update,
         decode as decode,
-        decode_update as decode_update,
         encode as encode,
     )
     from acp_wire.transports.child import (
@@ -97,13 +56,13 @@ if TYPE_CHECKING:
     )
     from acp_wire.transports.messages import (
         MessageConnection as MessageConnection,
+        MessageTransport as MessageTransport,
         over_websocket as over_websocket,
     )
     from acp_wire.transports.stdio import (
         stdio_transport as stdio_transport,
     )
     from acp_wire.transports.streams import (
-        MemoryTransport as MemoryTransport,
         StreamTransport as StreamTransport,
         memory_pair as memory_pair,
     )
@@ -119,23 +78,14 @@ _NAMES = {
     """,
     "acp_wire.rpc.requests": "Request hand_on",
     "acp_wire.schema": """
-        AUTHENTICATE AgentCapabilities AgentMessageChunk AudioContent CANCEL CLOSE_SESSION
-        CancelNotification CancelledPermissionOutcome ClientCapabilities ContentBlock
-        Decoded Diff EmbeddedResource INITIALIZE ImageContent Implementation
-        InitializeRequest InitializeResponse LIST_SESSIONS LOAD_SESSION
-        ListSessionsRequest ListSessionsResponse LoadSessionRequest McpServer Method
-        NEW_SESSION NewSessionRequest NewSessionResponse PROMPT PROTOCOL_VERSION
-        PermissionOption Plan PlanEntry PromptRequest PromptResponse READ_TEXT_FILE
-        REQUEST_PERMISSION RESUME_SESSION RequestPermissionRequest
-        RequestPermissionResponse ResourceLink ResumeSessionRequest SET_SESSION_MODE
-        SelectedPermissionOutcome SessionInfo SessionNotification TextContent
-        ToolCallPatch ToolCallStart UPDATE UnknownUpdate Update WRITE_TEXT_FILE decode
-        decode_update encode
+        AgentMessageChunk INITIALIZE InitializeRequest InitializeResponse NEW_SESSION
+        NewSessionRequest NewSessionResponse PROMPT PROTOCOL_VERSION PromptRequest
+        PromptResponse SessionNotification TextContent decode encode
     """,
     "acp_wire.transports.child": "ChildProcess",
-    "acp_wire.transports.messages": "MessageConnection over_websocket",
+    "acp_wire.transports.messages": "MessageConnection MessageTransport over_websocket",
     "acp_wire.transports.stdio": "stdio_transport",
-    "acp_wire.transports.streams": "MemoryTransport StreamTransport memory_pair",
+    "acp_wire.transports.streams": "StreamTransport memory_pair",
 }
 """The public names, by the module that defines them."""
 

@@ -97,15 +97,15 @@ def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
         changes = _texts_by_name(parts, title="title", description="description")
         if (state := parts.get("state")) is not None:
             members_of_state = members(state)
-            changes["state"] = string(members_of_state.get("state"))
+            changes["status"] = string(members_of_state.get("state"))
             changes["stop_reason"] = string(members_of_state.get("stopReason"))
         return ChildChange(child, "update", changes, _caller(parts))
     changes = _texts_by_name(parts, title="name", description="task")
     word = "running" if kind == "subagent_spawned" else string(parts.get("state"))
     if word in ENDED:
-        changes |= {"state": "idle", "stop_reason": ENDED[word]}
+        changes |= {"status": "idle", "stop_reason": ENDED[word]}
     else:
-        changes |= {"state": word, "stop_reason": None}
+        changes |= {"status": word, "stop_reason": None}
     return ChildChange(child, "spawned", changes, _caller(parts))
 
 

@@ -62,7 +62,7 @@ from acphold.conversation.history.timeline import (
     turn_end,
 )
 
-TurnState = Literal["idle", "running", "interrupted"]
+TurnStatus = Literal["idle", "running", "interrupted"]
 """Ended, running, or cut off by a crash."""
 
 
@@ -81,7 +81,7 @@ class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as jou
     """
 
     attributes: Attributes = NO_ATTRIBUTES
-    turn: TurnState = "idle"
+    turn: TurnStatus = "idle"
     open_tools: tuple[str, ...] = ()
     open_questions: tuple[str, ...] = ()
     open_compactions: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class Fold:
         self._children: dict[str, ChildDraft] = {} if within is None else within.tree
         self._between: dict[str, tuple[ChildDraft, Role, str]] = {}
         self._attributes = state.attributes
-        self._turn: TurnState = state.turn
+        self._turn: TurnStatus = state.turn
         self._turns = state.turns
         self._queue = state.queue
         self._doubt: Doubt = state.doubt
@@ -156,7 +156,7 @@ class Fold:
         for known in state.open_children:  # nothing else is known of them
             self._children[known.session_id] = child = ChildDraft(known.session_id, self)
             child.spelling, child.depth, child.parent = known.spelling, known.depth, known.parent
-            child.fields = {"state": "running"} if known.is_at_work else {}
+            child.fields = {"status": "running"} if known.is_at_work else {}
             left = SessionState(
                 open_tools=known.open_tools, open_compactions=known.open_compactions
             )
@@ -478,7 +478,7 @@ class ChildDraft:
 
     def open_parts(self) -> children.OpenChild | None:
         """Return what this child still has open; None if nothing."""
-        folding, is_at_work = self.folding, self.fields.get("state") in children.AT_WORK
+        folding, is_at_work = self.folding, self.fields.get("status") in children.AT_WORK
         if not (is_at_work or folding._open_tools or folding._open_compactions):
             return None
         return children.OpenChild(
@@ -492,5 +492,5 @@ class ChildDraft:
         )
 
 
-_CHILD_FIELDS: Final = ("title", "description", "state", "stop_reason")
+_CHILD_FIELDS: Final = ("title", "description", "status", "stop_reason")
 """The fields of a SubAgent that an announcement may change."""

@@ -137,13 +137,13 @@ class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return None if self.at_ms is None else in_utc(self.at_ms)
 
 
-class EndedPrompt(Struct, frozen=True, rename="camel"):
-    """A prompt that has left the queue. `state` is `done`, `takenBack` or the outcome of its
+class EndedPrompt(Struct, frozen=True, rename={"status": "state"}):
+    """A prompt that has left the queue. `status` is `done`, `takenBack` or the outcome of its
     turn."""
 
     id: str
     words: str
-    state: str
+    status: str
     at_ms: int = field(name="at")
 
     @property
@@ -378,7 +378,7 @@ def _fate(queue: PromptQueue, prompt_id: str) -> str:
     ended = next((it for it in queue.ended if it.id == prompt_id), None)
     if ended is None:
         return "is not in the queue"
-    return "was taken back" if ended.state == "takenBack" else "has already run"
+    return "was taken back" if ended.status == "takenBack" else "has already run"
 
 
 def _with_ended(

@@ -322,15 +322,15 @@ def with_limit(end: bytes, words: str, resets_at: int | None) -> bytes:
 class SubAgent(Struct, frozen=True):
     """An agent that works for the agent, in a session of its own: a child of this one.
 
-    `state` is `running`, `idle`, `requires_action` or the agent's own word; `stop_reason` is why it
-    went idle. `caller` is the tool call that made it. Experimental: it follows a draft of the
+    `status` is `running`, `idle`, `requires_action` or the agent's own word; `stop_reason` is why
+    it went idle. `caller` is the tool call that made it. Experimental: it follows a draft of the
     protocol, and two dialects of it.
     """
 
     session_id: str
     title: str | None = None
     description: str | None = None
-    state: str | None = None
+    status: str | None = None
     stop_reason: str | None = None
     caller: str | None = None
     timeline: tuple[Item, ...] = ()

@@ -189,9 +189,9 @@ DONE: Final = {
 
 def sub_agent_stands(scene: SubAgent) -> tuple[str, str]:
     """Return a sub-agent's state in words, and as the status of a tool call."""
-    if scene.state == "idle":
+    if scene.status == "idle":
         return DONE.get(scene.stop_reason, ("stopped", "failed"))
-    words = AT_WORK.get(scene.state or "", "")
+    words = AT_WORK.get(scene.status or "", "")
     return words, "in_progress" if words else "pending"
 
 

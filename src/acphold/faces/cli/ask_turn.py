@@ -21,6 +21,7 @@ from acp_wire.transports.pipes import PipeTransport
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn, connected_to
 from acphold.client.answers import Answers, PermissionAnswer, leave_to_others, rule_for
 from acphold.client.journal_endpoints import OwnerEndpoint
+from acphold.client.remote_turn import take_all
 from acphold.client.uplink import Endpoint
 from acphold.conversation.history.timeline import turn_end
 from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, UnknownSessionError
@@ -146,7 +147,7 @@ class AskingTurn:
                                 opened = await journal.session(session.id)
                             self.output.begins(opened.agent, session)
                     turn = self._turn = self._session.prompt(*self._content)
-                    while raws := await turn.take_all():
+                    while raws := await take_all(turn):
                         with self._beside_question():
                             self.output.updates(raws)
                 except AuthRequiredError as error:

@@ -23,6 +23,7 @@ from acp_wire.processes import process_tree
 from acp_wire.schema import Implementation
 from acphold.client import RemoteAgent, RemoteSession, RemoteTurn, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.client.remote_turn import take_all
 from acphold.conversation.history.fold import SessionState
 from acphold.conversation.history.raw_update import text_block, update_kind
 from acphold.conversation.history.timeline import Message, ToolCall
@@ -221,7 +222,7 @@ class Demo:
     async def _turn(self, session: RemoteSession, words: str, until: str = "") -> RemoteTurn:
         """Run a turn, to its end or `until` the agent has said this, and print it."""
         earlier, turn = len(self.heard), session.prompt(words)
-        while not (until and until in turn.text) and await turn.take_all():
+        while not (until and until in turn.text) and await take_all(turn):
             pass
         self._flow.add_prompt(msgspec.json.encode([msgspec.Raw(text_block(words))]))
         for update in self.heard[earlier:]:

@@ -273,7 +273,7 @@ def lines(row: SessionRow, answer: QueueAnswer, short: str) -> Iterator[str]:
     facts = [prompt_quantity(len(state.waiting)), how, why_held(state.held, state.until_ms)]
     yield f"{titled(row.title)}: {', '.join(filter(None, facts))}"
     for ended in state.ended:
-        how = "taken back" if ended.state == "takenBack" else ended.state
+        how = "taken back" if ended.status == "takenBack" else ended.status
         yield f"  {how}: {on_one_line(ended.words)}"
     if state.begun is not None:
         yield f"  running: {on_one_line(state.begun.words)}"

@@ -57,8 +57,10 @@ class SessionSetup(Struct, frozen=True):
                 raise _lacks("--mode", self.mode, modes)
             await session.set_mode(mode)
         for name, words in self.options:
-            known = [(option.id, option.name) for option in session.options]
-            option = next((it for it in session.options if it.id == find_value(known, name)), None)
+            known = [(option.id, option.name) for option in session.config_options]
+            option = next(
+                (it for it in session.config_options if it.id == find_value(known, name)), None
+            )
             if option is None:
                 raise _lacks("--option", name, known)
             if isinstance(option, schema.SessionConfigSelect):

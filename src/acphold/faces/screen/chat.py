@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from acp_wire.tasks import timeout
+from acphold.client.remote_turn import take_all
 from acphold.conversation.history.children import child_entry
 from acphold.conversation.presentation.visible_text import on_one_line, quantity
 from acphold.errors import AcpError
@@ -97,7 +98,7 @@ class Chat:
         """Notice when the session ends; its updates arrive in `on_update`."""
         updates = self.turns.session.updates()
         try:
-            while await updates.take_all():
+            while await take_all(updates):
                 pass
         except AcpError as error:
             self.turns.error = error

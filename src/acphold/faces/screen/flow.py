@@ -200,7 +200,7 @@ class Flow:
             return
         if len(self._names) < MOST_CHILDREN:
             self._names.setdefault(child, "")
-        self._put_idle(lambda agent: agent.state == "idle")
+        self._put_idle(lambda agent: agent.status == "idle")
 
     def _put_idle(self, is_over: Callable[[SubAgent], bool]) -> None:
         """Print each finished sub-agent once; forget them when none is running."""

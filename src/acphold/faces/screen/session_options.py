@@ -54,7 +54,7 @@ async def set_model(session: RemoteSession, screen: ChatScreen, words: str) -> N
 
 async def set_option(session: RemoteSession, screen: ChatScreen) -> None:
     """Let the person pick an option and its value."""
-    known = session.options
+    known = session.config_options
     if not known:
         screen.show_hint("this agent has no options")
         return
@@ -110,7 +110,7 @@ def attributes(session: RemoteSession) -> tuple[str, ...]:
         facts.append(f"{on_one_line(name)} (F2)")
     if (model := _option_of(session, "model")) is not None:
         facts.append(f"{_value_name(model)} (F3)")
-    elif session.options:
+    elif session.config_options:
         facts.append("options: F3")
     if (usage := session.usage) is not None and usage.size:
         tokens = f"{usage.used / 1000:.1f}k tokens"
@@ -154,7 +154,7 @@ def edit_mode(session: RemoteSession) -> EditMode | None:
 
 def _option_of(session: RemoteSession, category: str) -> SessionConfigSelect | None:
     """Return the option of a category that has values to choose from."""
-    found = (it for it in session.options if isinstance(it, SessionConfigSelect))
+    found = (it for it in session.config_options if isinstance(it, SessionConfigSelect))
     return next((it for it in found if it.category == category), None)
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from acp_wire.schema import ContentBlock, ResourceLink, TextContent, encode
 from acp_wire.tasks import TaskSet, timeout
+from acphold.client.remote_turn import take_all
 from acphold.conversation.history.raw_update import PROMPT_BEGUN
 from acphold.conversation.history.timeline import TurnEnd, TurnOutcome, turn_end
 from acphold.conversation.presentation.visible_text import on_one_line
@@ -315,7 +316,7 @@ class ShownTurns:
         if queue.begun is not None and not self._in_queued_turn:
             self._began, self._cancelled = monotonic(), False
         elif queue.begun is None and self._in_queued_turn:
-            state = queue.ended[-1].state if queue.ended else "done"
+            state = queue.ended[-1].status if queue.ended else "done"
             outcome = cast("TurnOutcome", "completed" if state == "done" else state)
             self._show_end(TurnEnd(outcome, 0) if self._flow.is_open else None)
         self._in_queued_turn = queue.begun is not None
@@ -349,7 +350,7 @@ class ShownTurns:
                 try:
                     turn = self._turn = self.session.prompt(*content)
                     # Not `await turn`: leaving the chat would then cancel the turn.
-                    while await turn.take_all():
+                    while await take_all(turn):
                         pass
                     end = _end_of(turn)
                 except AuthRequiredError as error:

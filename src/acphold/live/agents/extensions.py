@@ -57,15 +57,18 @@ class CopyRequest(Struct, frozen=True, rename="camel"):
         return self.files if isinstance(self.files, str) else None
 
 
-class CopiedFiles(Struct, frozen=True, rename="camel", omit_defaults=True):
+_COPIED = {"why_plain": "whyPlain", "status": "state", "left_out": "leftOut"}
+
+
+class CopiedFiles(Struct, frozen=True, rename=_COPIED, omit_defaults=True):
     """The files of a copy, in `folder`. `why_plain` says why that is no work tree, "" if it is one;
-    the snapshot's `state` is `whole`, `late` (the next turn may have begun) or `later` (by the next
-    turn). `left_out` counts those that it left out, `included` the copied ignored ones.
+    the snapshot's `status` is `whole`, `late` (the next turn may have begun) or `later` (by the
+    next turn). `left_out` counts those that it left out, `included` the copied ignored ones.
     """
 
     folder: str
     why_plain: str = ""
-    state: str = "whole"
+    status: str = "whole"
     left_out: int = 0
     included: int = 0
 

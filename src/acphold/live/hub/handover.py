@@ -153,7 +153,7 @@ def _child_text(child: SubAgent) -> str:
                 words.append("\n".join(filter(None, map(block_text, item.content))))
             case ToolCall() | SubAgent():
                 words.append(f"[{' '.join((item.title or '').split())}]")
-    line = " ".join(f"[Sub-agent: {child.name}, {child.state or 'running'}]".split())
+    line = " ".join(f"[Sub-agent: {child.name}, {child.status or 'running'}]".split())
     text = shorten("\n\n".join(filter(None, words)), bounds.TOOL_BYTES)
     return f"{line}\n{quote(text)}" if text else line
 
