@@ -27,11 +27,16 @@ from acphold.conversation.history.entries import (
     Segment,
 )
 from acphold.conversation.history.message_chunks import Messages
-from acphold.conversation.history.titles import LOOKED_AT, is_own, says_nothing, title_of_prompt
+from acphold.conversation.history.titles import (
+    LOOKED_AT,
+    is_own,
+    says_nothing,
+    title_of_prompt,
+    title_of_words,
+)
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
 from acphold.imports.entry_writer import EntryWriter, NotStraightError, prompt_text
-from acphold.imports.forgotten_words import is_of
 from acphold.imports.readers import Reader, fault
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
 from acphold.imports.salvage import NOT_OBJECTS, ZEROS
@@ -43,6 +48,7 @@ from acphold.imports.turns import (
     ReadTurn,
     ReadTurns,
     compare,
+    squeeze,
 )
 from acphold.imports.values import Missed, digest_of
 from acphold.journal.forgotten_texts import ArrivalBlanking
@@ -304,6 +310,27 @@ def failure(error: Exception, path: str) -> str:
     return f"{path}: {why}"
 
 
+def _is_of(title: str, prompt: str) -> bool:
+    """Return True if a title was made of a prompt that a person had taken out: by our rule, by its
+    beginning, or by a program that put a word in that may be a secret."""
+    title = title.removesuffix(MARK)
+    rule = title_of_words(prompt) or ""
+    if title == rule or (len(rule) >= SECRET_CHARACTERS and rule in title):  # "y" is in many
+        return True
+    begun = squeeze(title.removesuffix("…"))
+    return (bool(begun) and squeeze(prompt).startswith(begun)) or any(
+        len(word) >= SECRET_CHARACTERS and not word.isalpha() and word in title[:TITLE_CHARACTERS]
+        for word in (it.strip(",;:.!?()'\"`") for it in prompt.split())
+    )
+
+
+SECRET_CHARACTERS: Final = 12
+"""Characters of a word that may be a secret: shorter ones are in many texts."""
+
+TITLE_CHARACTERS: Final = 1000
+"""Characters of a title that are searched for them."""
+
+
 class _SourceEntries:
     """All entries of a source; each iteration reads the source again.
 
@@ -366,7 +393,7 @@ class _SourceEntries:
         if title and (blanked := self._blanking.text(title)) != title:
             self._facts.hidden_title, title = digest_of(title), blanked
         elif title and (
-            digest_of(title) == self.hidden_title or any(is_of(title, prompt) for prompt in hidden)
+            digest_of(title) == self.hidden_title or any(_is_of(title, prompt) for prompt in hidden)
         ):
             self._facts.hidden_title, title = digest_of(title), None
         self._facts.title = title

@@ -76,12 +76,12 @@ async def _blank_session(journal: Journal, row: SessionRow, texts: ForgottenText
     lease = await take_lease(journal, row.session_id)
     try:
         await journal.settle(lease, lease.next_seq - 1)
-        instead = await _found(journal, row.session_id, texts)
-        if instead:
-            await journal.withdraw(lease, [], instead=instead, overwrites=True)
         change, count = _row_change(await journal.session(row.session_id), texts)
         if count:
             await journal.change(lease, change)
+        instead = await _found(journal, row.session_id, texts)
+        # Also for a title alone: what was read together with it has it, too.
+        await journal.withdraw(lease, [], instead=instead, overwrites=True)
     finally:
         await journal.release(lease)
     return len(instead) + count

@@ -81,6 +81,16 @@ async def test_it_goes_from_entries_titles_tags_queue_and_index_of_all_tenants(
     assert (await journal.session("s1")).title == "About [removed: forgotten]"
 
 
+async def test_a_title_alone_is_overwritten_too(journal: Journal) -> None:
+    await make(journal, "s1", story=(prompt("nothing"), ended()))
+    await journal.change("s1", RowChange(given=f"My {SECRET}"))
+    entries = [it async for it in history(journal, "s1")]
+    assert (await remove(journal)).places == 1
+    assert (await journal.session("s1")).title == "My [removed: forgotten]"
+    assert [it async for it in history(journal, "s1")] == entries
+    assert journal.file is None or await journal.file.unswept() == 1
+
+
 async def test_what_is_taken_in_later_comes_without_it(journal: Journal) -> None:
     await remove(journal)
     past = [PastEntry(kind, 1000, raw) for kind, raw in STORY]
