@@ -23,7 +23,8 @@ from acphold.errors import ConnectionLostError
 from acphold.faces.screen.answers import AskedCalls, EditMode, PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Field, KeyChoice
-from acphold.live.reading.listed_sessions import OfferedRule
+from acphold.live.reading.rule_offers import RuleOffer
+from acphold.safety.standing.decision import read_rule
 from tests.screen.test_chat import Keys
 from tests.screen.test_flow import taken
 
@@ -37,16 +38,12 @@ class Maker(AskedCalls):
         self.fails = fails
         self.begun, self.may = asyncio.Event(), asyncio.Event()
 
-    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+    async def offers(self, session_id: str, call: str) -> Sequence[RuleOffer]:
         if self.fails:
             raise ConnectionLostError("away")
-        return (
-            [OfferedRule("run make", "exactly this command", "claude", "")] if call == "a" else []
-        )
+        return [RuleOffer((read_rule("run make"),))] if call == "a" else []
 
-    async def make(
-        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
-    ) -> str:
+    async def make(self, session_id: str, call: str, offer: RuleOffer, *, all_agents: bool) -> str:
         self.begun.set()
         await self.may.wait()
         return f"Allowed from now on: {offer.text}"

@@ -31,14 +31,14 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.terminal_text import this_terminal
 from acphold.faces.screen.answers import AskedCalls
-from acphold.live.reading.local_reader import existing_journal
+from acphold.live.reading.local_reader import existing_journal, note_deed
 from acphold.safety.errors import RuleError
-from acphold.safety.standing.decision import allowance
+from acphold.safety.standing.decision import allowance, revoke_words
 
 if TYPE_CHECKING:
     from acphold.conversation.history.timeline import ToolCall
-    from acphold.live.reading.listed_sessions import OfferedRule
     from acphold.live.reading.local_reader import LocalReader
+    from acphold.live.reading.rule_offers import RuleOffer
 
 log = logging.getLogger(__name__)
 
@@ -67,25 +67,35 @@ class KnownCalls(AskedCalls):
             log.info("a change is shown as the agent says it: %s", error)
             return {}
 
-    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+    async def offers(self, session_id: str, call: str) -> Sequence[RuleOffer]:
         """Return the rules offered for the last question about this call; raises AcpError."""
+        from acphold.live.reading.rule_offers import rule_offers  # late: few need them
+
         async with reading() as reader:
             asked, _ = await _last_question(reader, session_id, call)
-            return [] if asked is None else await reader.rule_offers(session_id, asked.id)
+            if asked is None:
+                return ()
+            return await rule_offers(reader.journal, session_id, asked.id, None)
 
-    async def make(
-        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
-    ) -> str:
+    async def make(self, session_id: str, call: str, offer: RuleOffer, *, all_agents: bool) -> str:
         """Make one; return the message for the person. Raises AcpError."""
+        from acphold.live.reading.rule_offers import accept_offer
+
         async with reading() as reader:
             asked, _ = await _last_question(reader, session_id, call)
             if asked is None:
                 raise RuleError("its question is no longer among the latest entries of the session")
-            revoke = await reader.make_rules(
-                session_id, asked.id, offer.text, all_agents=all_agents, made_with=this_terminal()
+            made = await accept_offer(
+                *(reader.journal, session_id, asked.id, offer.text),
+                tenant=None,
+                all_agents=all_agents,
+                made_with=this_terminal(),
             )
-        made = allowance("" if all_agents else offer.agent, offer.words or offer.text)
-        return f"{made} (30 days). To revoke it: {revoke}"
+            for rule in made:
+                await note_deed(reader.journal, "add rule", rule.text)
+        revoke = revoke_words([rule.number for rule in made], made[0].person)
+        allowed = allowance("" if all_agents else offer.agent, offer.words)
+        return f"{allowed} (30 days). To revoke it: {revoke}"
 
     async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
         """Return the last question about a tool call, decided; None if it is open, or not among the
@@ -100,7 +110,7 @@ class KnownCalls(AskedCalls):
 class CallsWithoutRules(KnownCalls):
     """The same for a command that ends after the turn: no yes becomes a rule."""
 
-    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+    async def offers(self, session_id: str, call: str) -> Sequence[RuleOffer]:
         return ()
 
 

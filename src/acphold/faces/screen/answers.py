@@ -35,7 +35,6 @@ from acphold.faces.screen.panels import (
     standing,
     value_of,
 )
-from acphold.live.reading.listed_sessions import OfferedRule
 from acphold.machine.foreground import ForegroundProgram
 from acphold.safety.errors import RuleError
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
     from acphold.client.answers import Filled
     from acphold.conversation.history.timeline import ToolCall
+    from acphold.live.reading.rule_offers import RuleOffer
 
 log = logging.getLogger(__name__)
 
@@ -107,14 +107,12 @@ class AskedCalls:
         """Return the call's diffs against the files as they are, by their places."""
         return {}
 
-    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+    async def offers(self, session_id: str, call: str) -> Sequence[RuleOffer]:
         """Return the rules that a yes to the last question about this call may become; raises
         AcpError."""
         return ()
 
-    async def make(
-        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
-    ) -> str:
+    async def make(self, session_id: str, call: str, offer: RuleOffer, *, all_agents: bool) -> str:
         """Make one; return the message for the person. Raises AcpError."""
         raise RuleError("no rule was offered")
 

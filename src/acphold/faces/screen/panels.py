@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from rich.text import Text
@@ -42,8 +43,10 @@ from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import DeclarationError
 from acphold.faces.screen.layout import Passage, block_lines, call_head
 from acphold.faces.screen.typed import TypedPrompt, interpret
-from acphold.live.reading.listed_sessions import OfferedRule
 from acphold.safety.standing.decision import allowance
+
+if TYPE_CHECKING:
+    from acphold.live.reading.rule_offers import RuleOffer
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""
@@ -253,7 +256,7 @@ class AskingFace:
 # -- standing answers -----------------------------------------------------------------------
 
 
-def standing(offers: Sequence[OfferedRule]) -> KeyChoice:
+def standing(offers: Sequence[RuleOffer]) -> KeyChoice:
     """Return the offer to make a yes standing, each rule in a sentence; the answers are the place
     of the offer, and `*` for every agent."""
     keys: list[Key] = []

@@ -127,15 +127,5 @@ class News(Struct, frozen=True):
     is_all: bool = False
 
 
-class OfferedRule(Struct, frozen=True):
-    """A rule to make of a question that was allowed, as it is typed, what it means in plain words,
-    and the name of the agent that asked; see `reading.rule_offers`, also for `words`."""
-
-    text: str
-    meaning: str
-    agent: str
-    words: str
-
-
 SHORT_ID: Final = 6
 """Characters of an id at first; more if that is not unique."""

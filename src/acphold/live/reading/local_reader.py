@@ -56,7 +56,6 @@ from acphold.live.reading.listed_sessions import (
     FilesOfSession,
     ListedSession,
     News,
-    OfferedRule,
     SessionPage,
     Wanted,
     is_held,
@@ -394,34 +393,6 @@ class LocalReader:
         from acphold.live.reading.inbox import rule_answers
 
         return await rule_answers(self.journal, session_id)
-
-    async def rule_offers(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
-        """Return the rules that a question offers, the one that allows least first."""
-        from acphold.live.reading.rule_offers import rule_offers  # late: few need them
-
-        offers = await rule_offers(self.journal, session_id, question_id, self._tenant)
-        return [OfferedRule(it.text, it.meaning, it.rules[0].agent, it.words) for it in offers]
-
-    async def make_rules(
-        self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
-    ) -> str:
-        """Make an offered rule, for the agent that asked or for all; return the command that
-        revokes it. Raises RuleError."""
-        from acphold.live.reading.rule_offers import accept_offer
-        from acphold.safety.standing.decision import revoke_words
-
-        made = await accept_offer(
-            self.journal,
-            session_id,
-            question_id,
-            text,
-            tenant=self._tenant,
-            all_agents=all_agents,
-            made_with=made_with,
-        )
-        for rule in made:
-            await note_deed(self.journal, "add rule", rule.text)
-        return revoke_words([rule.number for rule in made], made[0].person)
 
     async def new_rules(self, device: str) -> Sequence[str]:
         """Return the texts of the person's rules that were not made on this device, and that none

@@ -164,6 +164,11 @@ class RuleOffer(Struct, frozen=True):
     rules: tuple[StandingRule, ...]
 
     @property
+    def agent(self) -> str:
+        """The name of the agent that they are for; "" for every agent."""
+        return self.rules[0].agent
+
+    @property
     def text(self) -> str:
         """The rules as they are typed."""
         return " and ".join(rule.text for rule in self.rules)
