@@ -248,22 +248,23 @@ MOST_NAMES = {"acp_check": 71, "acphold": 240}
 """The names that each takes of acp-wire; they may fall."""
 
 PRIVATE = """
-    ARCHIVE_SESSION AUTH_REQUIRED AgentError Answer AsgiSocket AuthMethod CANCEL_REQUEST
-    Checkpoint CutNotification Dial ENDPOINT EagerTasks ExportError Extensible FOLDER
-    FORK_SESSION FileAccessError FileTooLargeError Files INVISIBLE IncidentError
-    InvalidRequestError LineBuffer MAX_MESSAGE MissingExtraError MissingFileError Newest
-    NotTextError ONE_STREAM OfferingTransport OutsideRootsError Oversize PARSE_ERROR
-    PeerError PendingCall PipeTransport Program REALM REQUESTS RemoteRefusalError
-    RequestReceived Roots Route SAFELY SettingsError StderrRelay Surroundings TOKEN_VARIABLE
-    TaskSet TerminalStartError Terminals Threads Token Turnstile UNREADABLE UPDATE_KINDS
-    UnknownTerminalError UnknownVariant UpdateForm Workspace WorkspaceError allow_all
-    as_remote become beside claim_stdio close_others_on_exec code code_block contents
-    describe end end_programs exact explanation field_types find_problem finish first
-    free_self has_capability has_packages http_client incident is_loopback is_same_folder
-    is_url json_value known_servers leave_outer_guard on_incident on_one_line on_path
-    open_fd origin_of own_python plain process_tree quantity refusal repair replace
-    replace_file resolve_folder schema session_id_in shortfalls spawn split state_folder
-    text_of tick timeout visible visible_json write_private
+    ARCHIVE_SESSION AUTH_REQUIRED AgentError Answer AsgiSocket AuthMethod
+    CANCEL_REQUEST Checkpoint CutNotification Dial ENDPOINT EagerTasks ExportError
+    Extensible FOLDER FORK_SESSION FileAccessError FileTooLargeError Files INVISIBLE
+    IncidentError InvalidRequestError LineBuffer MAX_MESSAGE MissingExtraError
+    MissingFileError Newest NotTextError ONE_STREAM OfferingTransport
+    OutsideRootsError Oversize PARSE_ERROR PeerError PendingCall PipeTransport Program
+    REALM REQUESTS RemoteRefusalError RequestReceived Roots Route SAFELY SettingsError
+    StderrRelay Surroundings TOKEN_VARIABLE TaskSet TerminalStartError Terminals
+    Threads Token Turnstile UNREADABLE UPDATE_KINDS UnknownTerminalError
+    UnknownVariant UpdateForm Workspace WorkspaceError allow_all as_remote become
+    beside claim_stdio close_others_on_exec code code_block contents describe end
+    end_programs exact explanation field_types find_problem finish first free_self
+    has_capability has_packages incident is_loopback is_same_folder is_url json_value
+    known_servers leave_outer_guard on_incident on_one_line on_path open_fd origin_of
+    own_python plain post process_tree quantity refusal repair replace replace_file
+    resolve_folder schema session_id_in shortfalls spawn split state_folder
+    take_unpacked text_of tick timeout visible visible_json write_private
 """
 """Those that acphold takes beyond the public ones: private to the two."""
 

@@ -38,6 +38,7 @@ from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.schema import McpServerHttp, McpServerSse
 from acp_wire.tasks import end, timeout
+from acp_wire.transports.http_client import take_unpacked
 from acphold.mcp_servers import bounds
 from acphold.mcp_servers.faults import FaultError, FaultRedaction, LostError
 from acphold.mcp_servers.messages import (
@@ -77,6 +78,7 @@ class GuardedClient(httpx2.AsyncClient):
             # Any time may pass between two bytes of an answer: a working tool is silent.
             timeout=httpx2.Timeout(connect, read=None, write=bounds.WRITE_SECONDS, pool=None),
         )
+        take_unpacked(self)
         self._redact = FaultRedaction(server)
         self._on_listening = on_listening
         # With SSE the answers come on the event stream, and the body of a POST does not matter.

@@ -135,25 +135,18 @@ async def obtain_token(server: FarServer) -> str | None:
         if known.token is not None and ca not in (None, known.ca):
             servers.keep(url, known.token, ca)
         return known.token
-    import httpx2  # late: it is needed only once for each server
-
-    from acp_wire.transports.http_client import http_client
+    from acp_wire.transports.http_client import post  # late: needed only once for each server
 
     ca, origin = ca or known.ca, origin_of(url)
     route = Route(url, seconds=bounds.SERVER_SECONDS, trusted=ca)
     route.require_secrecy()
-    request = json.dumps({"code": code, "name": socket.gethostname()})
-    try:
-        async with http_client(route) as http:
-            headers = {"Content-Type": "application/json"}
-            answer = await http.post(f"{origin}/pair", content=request, headers=headers)
-    except httpx2.HTTPError as exc:
-        raise route.lost_error(exc) from None
+    said = json.dumps({"code": code, "name": socket.gethostname()})
+    answer = await post(route, "/pair", said.encode())
     if answer.status_code == 403 and known.token is not None:
         return known.token  # it was paired with this very code at an earlier start
     try:
         token = answer.json()["token"] if answer.status_code == 200 else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         token = None
     if not isinstance(token, str):
         wrong = WRONG_CODE if answer.status_code == 403 else NO_PAIRING

@@ -1,5 +1,8 @@
 """HTTP to a remote server: a client for its route, and messages over Streamable HTTP.
 
+No answer is unpacked: 48 kB of one can become gigabytes in one step. `fetch` reads a whole answer,
+within limits of bytes and of time; an event of a stream has a limit of bytes.
+
 Import this module late, only for the address of a server: `httpx2` takes long to import.
 
 Source: ACP RFD, Streamable HTTP & WebSocket transport. Messages are posted, one after the other;
@@ -23,7 +26,7 @@ import asyncio
 import ssl
 from collections import deque
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 from msgspec import MsgspecError, Raw, Struct
@@ -34,7 +37,7 @@ from acp_wire.schema import INITIALIZE
 from acp_wire.schema.methods import REQUESTS
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout
 from acp_wire.transports.known_servers import ONE_STREAM
 from acp_wire.transports.messages import CLOSE_SECONDS, MessageTransport
 from acp_wire.transports.route import Route, why
@@ -67,6 +70,9 @@ Checks, not a time: a process that was paused has not read yet what has arrived 
 REPLAY_SECONDS: Final = 60.0
 """Most seconds for which the answer is held back while its replay arrives."""
 
+SHORT_BYTES: Final = 64 << 10
+"""Most bytes of an answer that is a few words."""
+
 _JSON: Final = {"Content-Type": "application/json"}
 
 
@@ -79,7 +85,7 @@ def http_client(route: Route, *, http2: bool = False) -> httpx2.AsyncClient:
             await route.on_request()
             request.headers.update(route.headers())
 
-    return httpx2.AsyncClient(
+    http = httpx2.AsyncClient(
         headers={**route.headers(), "User-Agent": "acphold"},
         cookies=route.cookies,
         # Without TLS, do not read the machine's certificates: none is needed.
@@ -91,6 +97,59 @@ def http_client(route: Route, *, http2: bool = False) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(route.seconds, pool=None),
         limits=httpx2.Limits(max_connections=None),
     )
+    take_unpacked(http)
+    return http
+
+
+def take_unpacked(http: httpx2.AsyncClient) -> None:
+    """Have a client ask for answers that are not compressed, and raise an error of HTTP for others,
+    before anything of them is read."""
+
+    async def refuse_packed(answer: httpx2.Response) -> None:
+        if answer.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise httpx2.DecodingError("the answer is compressed, unasked", request=answer.request)
+
+    http.headers["Accept-Encoding"] = "identity"
+    http.event_hooks = {**http.event_hooks, "response": [refuse_packed]}
+
+
+async def fetch(
+    http: httpx2.AsyncClient, method: str, url: str, *, most: int, seconds: float, **request: Any
+) -> httpx2.Response:
+    """Return the whole answer to a request. Raises an error of HTTP for one of more than `most`
+    bytes, or that takes longer than `seconds`. The client does `take_unpacked`."""
+    body = bytearray()
+    try:
+        async with (
+            timeout(seconds),
+            http.stream(method, url, timeout=seconds, **request) as answer,
+        ):
+            async for chunk in answer.aiter_bytes():
+                body += chunk
+                if len(body) > most:
+                    problem = f"the answer has more than {most:,} bytes"
+                    raise httpx2.ReadError(problem, request=answer.request)
+    except TimeoutError:
+        raise httpx2.ReadTimeout(f"no whole answer within {seconds:g} s") from None
+    return httpx2.Response(
+        answer.status_code, headers=answer.headers, content=bytes(body), request=answer.request
+    )
+
+
+async def post(route: Route, path: str, said: bytes) -> httpx2.Response:
+    """Return a short answer of the server to JSON at this path. Raises ConnectionLostError."""
+    where, short = f"{route.origin}{path}", SHORT_BYTES
+    try:
+        async with http_client(route) as http:
+            return await fetch(
+                *(http, "POST", where),
+                most=short,
+                seconds=route.seconds,
+                content=said,
+                headers=_JSON,
+            )
+    except httpx2.HTTPError as exc:
+        raise route.lost_error(exc) from None
 
 
 class _StreamMessage(Struct, gc=False):
@@ -129,15 +188,16 @@ async def connect(route: Route, *, tells_refusals: bool = False) -> MessageTrans
     http = http_client(route)
     try:
         # Without a connection id the server answers 400, but only after it has admitted us.
-        async with http.stream(
-            "GET", route.http_url, headers={"Accept": "text/event-stream"}
-        ) as answer:
+        async with (
+            timeout(route.seconds),
+            http.stream("GET", route.http_url, headers={"Accept": "text/event-stream"}) as answer,
+        ):
             status = answer.status_code
             if status in (401, 403) or (status not in (200, 400) and not tells_refusals):
                 raise await route.refused(answer.status_code, answer.headers, answer.aiter_bytes())
     except BaseException as exc:
         await http.aclose()
-        if isinstance(exc, httpx2.TimeoutException):
+        if isinstance(exc, httpx2.TimeoutException | TimeoutError):
             raise SilentPeerError(f"{route.origin} does not answer") from None
         if isinstance(exc, httpx2.HTTPError):
             raise route.lost_error(exc) from None
@@ -183,12 +243,7 @@ class _HttpConnection:
         try:
             message = _message(text)
             if message.method == INITIALIZE.name and not self._id:
-                answer = await self._http.post(
-                    self._url,
-                    content=text,
-                    headers=_JSON | {ONE_STREAM: "true"},
-                    timeout=INITIALIZE_SECONDS,
-                )
+                answer = await self._post(text, INITIALIZE_SECONDS, {**_JSON, ONE_STREAM: "true"})
                 self._id = answer.headers.get(CONNECTION_ID, "")
                 if answer.status_code != 200 or not self._id:
                     await self._put(self._refusal(message, answer))
@@ -199,12 +254,7 @@ class _HttpConnection:
                     await self._put(answer.text)
             else:
                 in_header = await self._prepare(message)
-                answer = await self._http.post(
-                    self._url,
-                    content=text,
-                    headers=self._head(in_header) | _JSON,
-                    timeout=POST_SECONDS,
-                )
+                answer = await self._post(text, POST_SECONDS, self._head(in_header) | _JSON)
                 if not answer.is_success:
                     if self._means_loss(answer, in_header):
                         raise ConnectionLostError(f"HTTP {answer.status_code}")
@@ -219,12 +269,17 @@ class _HttpConnection:
             problem = f"the connection to {self._origin} is lost: {why(exc)}"
             raise ConnectionLostError(problem) from exc
 
+    async def _post(self, text: str, seconds: float, headers: dict[str, str]) -> httpx2.Response:
+        where, most = (self._http, "POST", self._url), self._limit
+        return await fetch(*where, most=most, seconds=seconds, content=text, headers=headers)
+
     async def aclose(self) -> None:
         self._end()
         await end(*self._streams.values())
         if self._id:
             with suppress(httpx2.HTTPError):  # then the server finds out itself
-                await self._http.delete(self._url, headers=self._head(), timeout=CLOSE_SECONDS)
+                where, head = (self._http, "DELETE", self._url), self._head()
+                await fetch(*where, most=SHORT_BYTES, seconds=CLOSE_SECONDS, headers=head)
             self._id = ""
         await self._http.aclose()
 
@@ -287,8 +342,13 @@ class _HttpConnection:
         opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._hear(session_id, opened, after), name="event stream")
         self._streams[session_id] = task
-        if not await opened:
-            del self._streams[session_id]
+        is_open = False
+        with suppress(TimeoutError):
+            async with timeout(POST_SECONDS):
+                is_open = await opened
+        if not is_open:
+            await end(task)
+            self._streams.pop(session_id, None)
             return False
         return True
 
