@@ -172,7 +172,7 @@ _ENCODED: Final = "LS0tLS1CRUdJTi"
 _NEXT_LINE: Final = r"(?:\\+[nr]|\s)+(?:[0-9]{1,6}(?:\\+t|[\t\u2192|:])[ \t]*|[+>|-][ \t]?)?"
 """To the next line, behind its number or mark, as tools show files and changes."""
 
-_WHOLE_KEY: Final = 20_200
+_WHOLE_KEY: Final = 8_192
 _LINES_OF_KEY: Final = 2_048
 """Characters in which a private key ends, and lines of one are recognised."""
 
