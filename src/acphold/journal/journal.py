@@ -263,7 +263,8 @@ class Sessions(Protocol):
 
     async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
         """Return the session with this id, or else the one whose id begins with it; with `cwd`,
-        only from that folder. Of one named after it, as `ID~NAME`, a beginning of each part.
+        only from that folder. Of one named after it, as `ID~NAME`, a beginning of each part. Else
+        the one that an agent knows by just this id.
 
         Raises UnknownSessionError and AmbiguousIdError.
         """

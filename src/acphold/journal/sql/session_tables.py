@@ -331,7 +331,17 @@ def resolve(tables: Tables, prefix: str, cwd: str | None = None) -> SessionRow:
         )
         return [match for (match,) in rows.fetchall()]
 
-    return find(tables, list_places.only_one(prefix, find_ids), counted=True)
+    try:
+        return find(tables, list_places.only_one(prefix, find_ids), counted=True)
+    except UnknownSessionError:
+        rows = tables.execute(
+            "SELECT DISTINCT sessions.session_id FROM acphold.links JOIN acphold.sessions ON"
+            f" sessions.{tables.OWN_KEY} = links.{tables.KEY} WHERE downstream_id = %s{of_folder}",
+            (prefix, *folders),
+        ).fetchall()
+        if len(rows) != 1:
+            raise
+        return find(tables, rows[0][0], counted=True)
 
 
 def short_ids(tables: Tables, session_ids: Sequence[str], least: int) -> list[str]:

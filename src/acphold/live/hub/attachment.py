@@ -78,6 +78,9 @@ class Client(LineClient, Protocol):
     known_prompts: set[str]
     """The ids of prompts that it sent over an earlier connection."""
 
+    aliases: dict[str, str]
+    """The ids by which it knows sessions that became one with another, by session."""
+
     terms: dict[str, Terms]
     """Its own terms, by the key of the agent that they are for."""
 
@@ -193,7 +196,7 @@ class Attachment:
         self.state = HELD
         self._source = source
         self._frames = Frames(
-            source.id,
+            client.aliases.get(source.id, source.id),
             client.offer,
             positions=self.positions,
             terminals=terminals,

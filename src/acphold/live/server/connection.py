@@ -24,7 +24,7 @@ from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.conversation.history.raw_update import members, string
 from acphold.journal.access import SCOPES, Scope
-from acphold.journal.journal import row_of
+from acphold.journal.journal import row_of, session_of
 from acphold.live.agents import capabilities
 from acphold.live.agents.client_methods import client_row
 from acphold.live.agents.interface import HubAgent
@@ -79,6 +79,7 @@ class ClientConnection:
         self.offer = capabilities.ClientOffer()
         self._names: dict[str, str] = {}
         self.known_prompts: set[str] = set()
+        self.aliases: dict[str, str] = {}
         self.terms: dict[str, Terms] = {}
         self.only_joins = directory.only_joins
         self.peer = Peer(transport, self, name="client", limit=limit, parts=bounds.MESSAGE_PARTS)
@@ -162,12 +163,20 @@ class ClientConnection:
     def buffered(self) -> int:
         return self.peer.buffered
 
+    def _to_its(self, params: bytes) -> bytes:
+        return _with_id(params, self.aliases) if self.aliases else params
+
+    def _to_ours(self, params: bytes) -> bytes:
+        if not self.aliases:
+            return params
+        return _with_id(params, {its: ours for ours, its in self.aliases.items()})
+
     async def ask(self, method: str, params: bytes) -> bytes:
         if method == schema.CREATE_ELICITATION.name and (page := _page(params)):
             self._pages[page] = None
         elif method == MCP_MESSAGE:
             params = self._servers.for_client(params)
-        answer = await self.peer.call_raw(method, params)
+        answer = await self.peer.call_raw(method, self._to_its(params))
         if client_row(method).by == "person":
             self._principal.note("answer", session_id_in(params))
         session_id = session_id_in(params) if self._own.are_shared else None
@@ -183,7 +192,7 @@ class ClientConnection:
             del self._pages[_page(params)]
         if method == MCP_MESSAGE:
             params = self._servers.for_client(params)
-        self.peer.tell(method, params)
+        self.peer.tell(method, self._to_its(params))
 
     def part(self) -> None:
         if self.offer.is_line:  # it asks again over its next connection, once this one is closed
@@ -205,6 +214,7 @@ class ClientConnection:
     # -- as the client sees it ------------------------------------------------------------
 
     def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
+        request.params = self._to_ours(request.params)
         method = method_of(request.method)
         if self._introduction != "over" and not method.before_initialize:
             if self._introduction == "awaited":
@@ -253,20 +263,39 @@ class ClientConnection:
                 request.params = self._restrict(request.method, request.params, asked.session_id)
         if method.by != "agent":
             request.params = request.params or b"{}"
+        if REQUESTS[request.method].reopens and not self._is_guest:
+            return self._reopen(request)
         return self._answering[method.by](request)
+
+    async def _reopen(self, request: Request) -> None:
+        """Open a session that the client knows, perhaps by the id of one that became one with it;
+        for that all rights are checked again, of the session that it is."""
+        its = session_id_in(request.params) or ""
+        try:
+            await self._opener.open(request)
+        except errors.UnknownSessionError:
+            if self._desk is None or its in self.aliases.values():
+                raise
+            ours = await session_of(self._hub.journal, self._desk.agent.key, its)
+            if ours in (None, its):
+                raise
+            self.aliases[ours] = its
+            if (work := self.on_request(request)) is not None:
+                await work
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
             method = notification.method
+            params = self._to_ours(notification.params)
             if self._introduction == "awaited":
                 log.warning("ignored %s before initialize", method)
                 continue
             try:
-                asked = self._check(method_of(method), method, notification.params)
+                asked = self._check(method_of(method), method, params)
                 if not self.admission.has_access(asked.session_id):
                     await self.admission.admit(asked, lambda: None)
                 self._principal.does(asked)
-                params = self._restrict(method, notification.params, asked.session_id)
+                params = self._restrict(method, params, asked.session_id)
                 if method == schema.CANCEL.name:
                     await self._requests.cancel(params)
                     continue
@@ -432,6 +461,13 @@ class ClientConnection:
     def detach(self) -> None:
         """Detach the client from everything here."""
         self._hub.detach(self)
+
+
+def _with_id(params: bytes, ids: Mapping[str, str]) -> bytes:
+    """Return params with another id of their session, if there is one."""
+    if (new := ids.get(session_id_in(params) or "")) is None:
+        return params
+    return schema.splice(params, {"sessionId": schema.encode(new)})
 
 
 async def _refuse_unknown(request: Request) -> bytes:
