@@ -45,3 +45,8 @@ def test_the_rest_of_a_turn_is_told_though_it_stands_here_twice() -> None:
     theirs = [ReadTurn("a", "go", 1, count=3, digest="same")]
     found = compare(KnownPart(ours), theirs)
     assert (found.void, found.rest) == ([0], 0)
+
+
+def test_a_part_without_turns_has_nothing_to_tell() -> None:
+    ours = [ReadTurn("a", "go", 1)]
+    assert compare(KnownPart(ours, is_part=True), []).known == {}

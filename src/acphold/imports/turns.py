@@ -408,7 +408,7 @@ def compare(
         ours = [replace(turn, identity="") for turn in ours]
     found.is_handed = bool(theirs) and theirs[0].is_handed
     matching = _Matching(found.known, ours, theirs)
-    if found.is_handed or known.is_part:
+    if theirs and (found.is_handed or known.is_part):
         matching.since = theirs[0].at - SAME_MS
     surplus = matching.surplus
     found.doubles = sorted(surplus)
