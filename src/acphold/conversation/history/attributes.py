@@ -53,9 +53,9 @@ class Attributes(Struct, frozen=True):
         return id_
 
 
-def used_tokens(attributes: Attributes) -> int:
-    """Return the tokens in the agent's context, as its last `usage_update` says; 0 if unknown."""
-    return json_value(members(attributes.usage or b"").get("used"), int) or 0
+def used_tokens(usage: bytes | None) -> int:
+    """Return the tokens in the agent's context, as a `usage_update` says; 0 if unknown."""
+    return json_value(members(usage or b"").get("used"), int) or 0
 
 
 META_BYTES: Final = 4096

@@ -91,7 +91,7 @@ def clearing_update(raw: bytes) -> bytes:
 
 def command_in(prompt: bytes) -> str:
     """Return the command of COMMANDS that a prompt is; "" if it is none."""
-    if len(prompt) > 200 or b"/" not in prompt:
+    if len(prompt) > 200:
         return ""
     words = "".join(string(members(block).get("text")) or "" for block in items(prompt)).split()
     return words[0] if len(words) == 1 and words[0] in COMMANDS else ""

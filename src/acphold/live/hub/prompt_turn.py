@@ -67,8 +67,8 @@ class PromptTurn(Struct, eq=False):
     `is_started` is set when its beginning is complete. Its end runs under `ending`, for several
     callers may try to end it. `number` is its name in the log, and `arrived` (`monotonic`) the time
     of its prompt. Without an `author` it comes out of the queue (`hub.waiting_prompts`). `speakers`
-    are the clients that have said something in it, also those that have left since; `used` are the
-    tokens in the agent's context before a command.
+    are the clients that have said something in it, also those that have left since; `usage`
+    is the last `usage_update` before it.
     """
 
     params: bytes
@@ -85,7 +85,7 @@ class PromptTurn(Struct, eq=False):
     at_agent: AgentTurn | None = None
     starting: asyncio.Timeout | None = None
     is_started: bool = False
-    used: int = 0
+    usage: bytes | None = None
     ending: asyncio.Lock = field(default_factory=asyncio.Lock)
     _over: asyncio.Event | None = None
 

@@ -53,7 +53,7 @@ from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.conversation.history.attributes import Attributes, fold_settings, used_tokens
-from acphold.conversation.history.clearings import PLAN, Clearing, dead_through
+from acphold.conversation.history.clearings import PLAN, Clearing, command_in, dead_through
 from acphold.conversation.history.entries import CLEARED, HANDED_OVER, PROMPT, Origin
 from acphold.conversation.history.fold import Doubt
 from acphold.conversation.history.handovers import (
@@ -217,17 +217,21 @@ class Restoration(Struct, eq=False):
             await self._session.link(self._side.agent.key, self._unlinked)
             self._unlinked = None
 
-    def on_clearing(self, how: str, used: int = 0) -> None:
-        """Note that the person had the agent forget everything, with this command, or by a plan.
+    def on_command(self, prompt: bytes, usage: bytes | None) -> None:
+        """Note that the agent has answered a prompt that may be a command to forget everything;
+        `usage` is its last `usage_update` before that."""
+        if how := command_in(prompt):
+            now = used_tokens(self._session.attributes.usage)
+            self.on_clearing(how, is_shown=now * FEW < used_tokens(usage))
 
-        It `used` so many tokens before. The entry is committed with the next publication.
-        """
+    def on_clearing(self, how: str, *, is_shown: bool = False) -> None:
+        """Note that the person had the agent forget everything, with this command, or by a plan;
+        the entry is committed with the next publication."""
         agent = self._side.agent
         if agent.reads_journal:
             return
         name = short_name(agent.key)
-        is_shown = how == PLAN or how in FORGETS.get(name, ())
-        is_shown |= used_tokens(self._session.attributes) * FEW < used
+        is_shown |= how == PLAN or how in FORGETS.get(name, ())
         entry = msgspec.json.encode(Clearing(how, is_shown, agent=name))
         self._session.hold(CLEARED, [entry])
         self.doubt = "cleared"

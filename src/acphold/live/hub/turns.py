@@ -40,8 +40,6 @@ from acp_wire.rpc.wire_errors import incident
 from acp_wire.schema import CANCEL, splice
 from acp_wire.tasks import TaskSet, timeout
 from acphold import errors
-from acphold.conversation.history.attributes import used_tokens
-from acphold.conversation.history.clearings import command_in
 from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_end
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.journal.owners import clock
@@ -245,8 +243,7 @@ class Turns(Struct, eq=False):
             before = (self._last_sent, side.voice)
             turn.at_agent = self._shared.routes.begin_turn(side.id)
             turn.stage, self._last_sent, side.voice = TurnStage.RUNNING, turn, Voice.COUNTS
-            if command_in(turn.prompt):
-                turn.used = used_tokens(self._session.attributes)
+            turn.usage = self._session.attributes.usage
             self._alerts.turn_began(turn.prompt, turn.began)
             self._hold(turn)  # first: `send` may already publish, even the answer
             try:
@@ -370,8 +367,8 @@ class Turns(Struct, eq=False):
                     )
                 if turn.is_over:
                     return
-                if (how := command_in(turn.prompt)) and b'"end_turn"' in entry:
-                    self._restoration.on_clearing(how, turn.used)
+                if b'"/' in turn.prompt and b'"end_turn"' in entry:
+                    self._restoration.on_command(turn.prompt, turn.usage)
                 await session.publish(
                     "turn_end",
                     [entry],
