@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -214,6 +215,29 @@ async def test_a_turn_with_words_that_take_too_many_steps_to_check_is_told_witho
             monkeypatch.setattr(ended_turns, "STEPS", steps)
             await run(web, live, f"s{number}", turn("Go", said("sk-ant-" * 2000)))
             assert (await service.until(number))[-1]["body"] == body
+
+
+async def test_others_are_answered_while_the_words_of_a_turn_are_checked(
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, checked = Event(), Event()
+
+    def wait(shown: object) -> str:
+        begun.set()
+        assert checked.wait(DEADLINE)
+        return "Yes."
+
+    monkeypatch.setattr(ended_turns, "last_words", wait)
+    async with notified(tmp_path, 0.0) as (web, service, _):
+        assert await wish(web, words=True) == 200
+        running = asyncio.create_task(run(web, live, "s1", turn("Go", said("Yes."))))
+        try:
+            await until(begun.is_set)
+            assert [(await web.get(it)).status for it in ("/sessions", "/search?q=a")] == [200, 200]
+        finally:
+            checked.set()
+        await running
+        assert (await service.until(1))[-1]["body"] == "done: Yes."
 
 
 async def test_it_is_said_how_a_turn_ended_and_whoever_cancelled_it_knows(

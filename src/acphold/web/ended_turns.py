@@ -7,9 +7,11 @@ with longer and longer pauses.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -121,12 +123,14 @@ async def ended_turn(journal: Journal, turn: Turn, *, with_words: bool) -> Ended
             words = _WORDS.get(end.outcome, "")
             if began is None or not words:
                 return EndedTurn(row, segment.last_seq, 0.0, "")
+            said = ""
             if room > 0:
-                changed = await edits(_each(kept), [TurnSpan(1, before + 1, segment.last_seq)])
-                if count := len({edit.path for edit in changed}):
+                span = TurnSpan(1, before + 1, segment.last_seq)
+                look = partial(_files_and_words, kept, span, with_words)
+                count, said = await Threads(1).run_in_steps(look)
+                if count:
                     words += f", {count} file{'s' * (count > 1)} changed"
             seconds = (end.at_ms - began) / 1000
-            said = await _said(kept) if with_words and room > 0 else ""
             return EndedTurn(row, segment.last_seq, seconds, words, of_editor, said)
         room -= len(segment.raw)
         if room > 0:
@@ -144,9 +148,18 @@ async def is_kept(journal: Journal, ended: EndedTurn) -> bool:
     return False
 
 
-async def _said(segments: Iterable[Segment]) -> str:
-    """Return the agent's last words, without what is secret or personal in them; "" if that takes
-    too many steps."""
+def _files_and_words(
+    segments: Sequence[Segment], span: TurnSpan, with_words: bool, checkpoint: Checkpoint
+) -> tuple[int, str]:
+    """Return the number of files that a turn changed, and the agent's last words, if wanted,
+    without what is secret or personal in them; "" if that takes too many steps."""
+
+    async def each() -> AsyncIterator[Segment]:
+        for segment in segments:
+            checkpoint()
+            yield segment
+
+    changed = len({edit.path for edit in asyncio.run(edits(each(), [span]))})
     entries = [
         entry
         for segment in segments
@@ -154,25 +167,16 @@ async def _said(segments: Iterable[Segment]) -> str:
         for entry in segment.entries()
         if entry.raw
     ]
-
-    def redact(checkpoint: Checkpoint) -> str:
-        redactor = Redactor(
-            Surroundings.here().home, Messages, Budget(STEPS, checkpoint=checkpoint)
-        )
+    if not with_words:
+        return changed, ""
+    redactor = Redactor(Surroundings.here().home, Messages, Budget(STEPS, checkpoint=checkpoint))
+    try:
         redactor.look_through(entries)
         shown = [
             replace(entry, raw=redactor.redact(place, entry) or b"{}")
             for place, entry in enumerate(entries)
         ]
-        return last_words(reversed(shown))
-
-    try:
-        return await Threads(1).run_in_steps(redact)
     except OutOfStepsError as error:
         log.info("the last words of a turn are left out: %s", error)
-        return ""
-
-
-async def _each(segments: Iterable[Segment]) -> AsyncIterator[Segment]:
-    for segment in segments:
-        yield segment
+        return changed, ""
+    return changed, last_words(reversed(shown))
