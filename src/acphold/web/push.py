@@ -10,7 +10,14 @@ that journal, whose ids it stores. A restarted server withdraws its notices by i
 
 The encryption library is imported late: a `serve` with no open page saves its 8 MiB.
 
-Sources: RFC 8030 (Web Push), RFC 8188 and 8291 (encryption), RFC 8292 (VAPID).
+Sources: RFC 8030 (Web Push: a TTL, a Topic of 32 characters), RFC 8188 and 8291 (encryption), RFC
+8292 (VAPID: a signature is valid for a day at most). Beyond these:
+
+    Apple      each push shows something, or the subscription ends; a contact that is not at
+               localhost (webkit.org/blog/12945, github.com/web-push-libs/web-push/issues/947)
+    Google     the same, or Chrome shows a notice (github.com/firebase/firebase-js-sdk/issues/3868)
+    Mozilla    2847 bytes of text for Android (github.com/bpolaszek/webpush-bundle/issues/48)
+    Microsoft  a TTL above 0; 406 means too fast (github.com/web-push-libs/pywebpush/issues/162)
 """
 
 from __future__ import annotations
