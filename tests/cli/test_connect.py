@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve as serve_websockets
 
 from acphold.faces.cli import packed_words
 from acphold.faces.cli.packed_words import pack, unpack
 from acphold.faces.cli.ssh import host_option
+from acphold.live.agents.client_methods import may_ask
 from tests.cli.command_line import CommandLine
+from tests.client.test_hostile_peers import METHODS, SIGN_INS, Machine
+from tests.editor import editor
 
 SSH = """\
 #!/bin/sh
@@ -52,3 +60,45 @@ def test_the_typed_machine_is_named_whenever_it_is_asked_for(
     assert host_option() == ""
     assert unpack(pack("me@there", ["list"]).split()) == ["list"]
     assert [host_option(), host_option()] == [" --host me@there"] * 2
+
+
+@pytest.mark.slow
+async def test_a_server_that_asks_for_everything_gets_nothing_of_this_machine(
+    tmp_path: Path,
+) -> None:
+    machine, refused = Machine(tmp_path), dict[str, int]()
+    all_answered = asyncio.Event()
+    wanted = [it for it in METHODS if not may_ask("network", it)]
+
+    async def attend(connection: ServerConnection) -> None:
+        async for raw in connection:
+            said = json.loads(raw)
+            result: dict[str, Any] = {"sessionId": "s"}
+            if said.get("method") == "initialize":
+                assert not {"fs", "terminal"} & said["params"]["clientCapabilities"].keys()
+                result = {"protocolVersion": 1, "authMethods": SIGN_INS}
+            if "method" in said:
+                answer = {"jsonrpc": "2.0", "id": said["id"], "result": result}
+                await connection.send(json.dumps(answer))
+            else:
+                refused[said["id"]] = said["error"]["code"]
+                if len(refused) == len(wanted):
+                    all_answered.set()
+            if said.get("method") == "session/new":
+                for method in wanted:
+                    asked = {"method": method, "params": machine.params(method, "s")}
+                    await connection.send(json.dumps({"jsonrpc": "2.0", "id": method, **asked}))
+
+    async with serve_websockets(attend, "127.0.0.1", 0) as server, asyncio.timeout(60):
+        url = f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/acp"
+        words = [sys.executable, "-m", "acphold", "connect", url]
+        state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+        async with editor(words, journal=tmp_path / "journal.db", env=state) as one:
+            files = {"readTextFile": True, "writeTextFile": True}
+            hello = await one.initialize(fs=files, terminal=True)
+            assert [it["id"] for it in hello["authMethods"]] == ["plain", "typed"]
+            await one.new(tmp_path)
+            await all_answered.wait()
+            assert [it for it in one.messages if "method" in it] == []
+    assert {*refused.values()} == {-32601}
+    assert (machine.written.exists(), machine.ran.exists()) == (False, False)

@@ -116,6 +116,9 @@ class FaultyHttp:
                 return writer.write(reply("200 OK", b"<html>", "text/html"))
             case "nojson":
                 return writer.write(reply("200 OK", b"{nope", "application/json"))
+            case "packed":
+                packed = "Content-Encoding: gzip\r\n"
+                return writer.write(reply("200 OK", b"{}", "application/json", packed))
             case "huge":
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
                 while True:

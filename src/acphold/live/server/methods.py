@@ -1,4 +1,5 @@
-"""The table of methods: what each needs, who answers, and when it may come.
+"""The table of methods: what each needs, who answers, and when it may come. That of the other
+direction is `agents.client_methods`.
 
 A method that acphold answers for one client goes to the agent for none. A method that no row knows
 is an extension's, or newer than this release: it needs `manage`, and goes to the agent.
