@@ -49,7 +49,7 @@ HOLDERS = {
         "auggie": "auggie:only_what_a_person_typed_and_attached_is_a_prompt",
         "claude": "claude:a_compaction_is_a_call_behind_the_command_that_asked_for_it",
         "cline": _UNTESTED,
-        "codex": "codex:a_compaction_in_a_turn_without_a_prompt_was_asked_for_with_compact",
+        "codex": "codex:a_compaction_before_any_prompt_of_its_turn_was_asked_for",
         "copilot": "copilot:a_compaction_that_was_asked_for_is_told_with_its_answer",
         "crush": "crush:a_plan_a_summary_a_picture_and_a_command_of_the_person_are_told",
         "cursor": _UNTESTED,
