@@ -57,12 +57,12 @@ def test_a_secret_that_is_named_behind_the_last_step_is_not_shown_before_it() ->
 @pytest.mark.parametrize("piece", SLOW)
 def test_twice_the_text_takes_about_twice_the_steps(piece: str) -> None:
     spent = []
-    for size in (24_000, 48_000):
+    for size in (16_000, 32_000):
         budget = Budget(10**12)
         shown((KEY + " ", piece * (size // len(piece))), budget)
         spent.append(budget.spent)
     assert spent[1] <= 2.5 * spent[0]
-    assert spent[1] <= 2_000 * 48_000
+    assert spent[1] <= 2_000 * 32_000
 
 
 def test_many_secrets_in_a_session_take_steps_like_its_texts() -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from threading import Event
+
+import pytest
 
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
+from acphold.conversation.presentation import permissions
+from acphold.conversation.presentation.permissions import Permission
 from acphold.journal.access import Share
+from acphold.live.reading import json_facts
 from acphold.live.reading.processes import LiveSession, Process
+from tests.editor import DEADLINE
 from tests.journal.conversations import Pieces, turn
+from tests.watched_processes import until
 from tests.web.conftest import Live
 from tests.web.in_process import Site
 
@@ -51,6 +60,31 @@ async def test_the_inbox_has_what_waits_and_its_history_what_was_decided(
     (decided,) = (await web.get("/inbox/history")).json["decisions"]
     assert (decided["id"], decided["how"]) == ("q2", "cancelled")
     assert (await web.get("/inbox/history?session=s1")).json == {"decisions": []}
+
+
+async def test_others_are_answered_while_a_question_is_made_ready_to_be_shown(
+    live: Live, web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, made = Event(), Event()
+
+    def wait(*_: object) -> Permission:
+        begun.set()
+        assert made.wait(DEADLINE)
+        return Permission("asks", (), ())
+
+    monkeypatch.setattr(permissions, "permission", wait)
+    await web.remember("s1", asked("q1"), settled=False)
+    live["s1"] = waits("s1", "q1")
+    json_facts._scene.cache_clear()
+    asking = asyncio.create_task(web.get("/inbox"))
+    try:
+        await until(begun.is_set)
+        assert (await web.get("/search?q=a")).status == 200
+        assert (await web.get("/inbox/history")).status == 200
+    finally:
+        made.set()
+        json_facts._scene.cache_clear()
+    assert (await asking).status == 200
 
 
 async def test_what_cannot_be_asked_of_the_inbox_is_refused(web: Site) -> None:
