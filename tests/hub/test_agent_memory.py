@@ -75,6 +75,7 @@ def kept(words: Sequence[str], **how: Any) -> KeptTurns:
         ("abc", {"left": [(20, 20)]}, "abc", [H, R, H], None),
         (["a", "b", "/undo"], {}, "a", [H, G, H], None),
         (["a", "b", "c", "/undo", "d"], {}, "ab", [H, H, G, F, F], Owed(39, is_part=True)),
+        ("abc", {"left": [(30, 30)]}, "a", [H, F, G], Owed(19, is_part=True)),
         ("abc", {"declined": 20}, "", [H, H, F], Owed(29, is_part=True)),
     ],
 )

@@ -198,13 +198,14 @@ def compare(kept: KeptTurns, replay: ComparedTurns, *, tells_less: bool = False)
             states.append("summary")
         else:
             states.append("forgotten")
-    for n in range(len(ours) - 1, 0, -1):  # what the person went back from is not missing
-        if (
-            both
-            and states[n - 1] == "forgotten"
-            and (ours[n].words.startswith(GOING_BACK) or states[n] == "gone")
-        ):
-            states[n - 1] = "gone"
+    was_undone = False
+    for n in reversed(range(len(ours))):  # what the person went back from is not missing
+        if ours[n].words.startswith(GOING_BACK):
+            was_undone = bool(both)
+        elif was_undone and states[n] == "forgotten":
+            states[n] = "gone"
+        else:
+            was_undone = False
     lacks = [n for n, state in enumerate(states) if state == "forgotten"]
     behind = theirs[max(shared.values(), default=len(theirs) - 1) + 1 :]
     is_nothing = all(is_weak(ours[n]) for n in lacks)
