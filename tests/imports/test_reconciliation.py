@@ -14,18 +14,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import PastEntry
 from acphold.conversation.history.timeline import Message
 from acphold.imports import Intake, left_turns, reader, session_writer
 from acphold.imports.claude import READER
 from acphold.imports.hermes import READER as HERMES
 from acphold.imports.intake import read_here
-from acphold.imports.pieces import NewsPiece, pieces
+from acphold.imports.pieces import NewsPiece
 from acphold.imports.session_writer import CHECKED_BYTES, Known
-from acphold.imports.turns import NOTHING
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, history, state_of, tails_of
-from acphold.journal.rows import ListFilter, Marks, NewSession, RowChange
+from acphold.journal.rows import ListFilter, Marks, RowChange
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.every_reader import Said, found, write
@@ -141,31 +139,6 @@ async def test_what_was_said_in_the_terminal_between_and_behind_prompts_here_is_
     put(tmp_path, whole)
     await take(opened, tmp_path)
     assert sorted(await prompts(opened)) == ["five", "four", "in the terminal", "one", "two"]
-
-
-async def test_turns_of_an_earlier_release_are_left_once_beside_a_copy(
-    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = conversation("one")
-    first = whole.last
-    for words in ("two", "three"):
-        say(whole, words)
-    put(tmp_path, whole, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(session_writer, "FORM", 1)
-        await take(opened, tmp_path)
-    put(tmp_path, whole, upto=4)
-    back = Transcript()
-    back.records = [*whole.records[:2]]
-    back.last = first
-    say(back, "back", first)
-    for record in back.records[2:]:
-        record["timestamp"] = "2026-02-02T03:00:00.000Z"
-        record["uuid"] = f"b{record['uuid'][1:]}"
-    put(tmp_path, back, 1)
-    await take(opened, tmp_path)
-    told = [await prompts(opened, session_id) for session_id in (SESSION, *await others(opened))]
-    assert sorted(words for its in told for words in its) == ["back", "one", "three", "two"]
 
 
 async def test_turns_that_an_earlier_release_gave_the_time_of_another_keep_their_answers(
@@ -671,154 +644,6 @@ async def test_a_source_that_differs_is_not_read_again_until_one_of_both_changes
     assert await take(opened, tmp_path) == ["same"]
 
 
-# -- journals of before ------------------------------------------------------------------------
-
-
-async def imported_before(
-    journal: Journal, home: Path, *parts: list[int], name: str = "claude", apart: str = ""
-) -> str:
-    """A session as an earlier release has left it: these turns, each list from one import."""
-    (source,), reading = found(name, home), reader(name)
-    (piece,) = pieces(source, reading, NOTHING)
-    turns: list[list[PastEntry]] = []
-    for entry in [*piece.entries, *piece.closing]:
-        if entry.kind == "prompt":
-            turns.append([])
-        turns[-1].append(entry)
-    session_id = source.session_id + apart
-    lease = await journal.create(NewSession(session_id, reading.key, CWD), yields=True)
-    for number, part in enumerate(parts):
-        entries = [entry for turn in part for entry in turns[turn]]
-        if name == "zed":  # has no times of prompts
-            entries = [replace(entry, at=number + 1) for entry in entries]
-        marker = {
-            "reader": name,
-            "place": source.place,
-            "size": number + 1,
-            "changedAt": 1,
-            "taken": 3,
-            "digest": "0" * 32,
-        }
-        entries.append(PastEntry("imported", entries[-1].at, json.dumps(marker).encode()))
-        link = None if number else (reading.key, session_id)
-        await journal.take_in(lease, entries, RowChange(prompted=True), link)
-    await journal.release(lease)
-    return session_id
-
-
-@pytest.mark.parametrize("name", ["claude", "zed"])
-async def test_turns_that_were_multiplied_stand_once_after_the_next_import(
-    name: str, opened: Journal, tmp_path: Path
-) -> None:
-    words = ["one", "two", "continue", "continue", "more"]
-    whole = [Said(n, 1_767_322_800_000 + 1000 * n, it, "Done.") for n, it in enumerate(words)]
-    write(name, tmp_path, whole[:4])
-    parts = [0, 1], [2, 3], [1, 2, 3], [2, 3], [3]
-    session_id = await imported_before(opened, tmp_path, *parts, name=name)
-    await opened.change(session_id, RowChange(given="My name", tags=("mine",), pins=("ada",)))
-    lease = await opened.acquire(session_id)
-    await opened.links.link(lease, "another agent", "theirs")
-    await opened.release(lease)
-    links = await opened.links.of(session_id)
-    await opened.access.keep_share(Share(session_id, "ada"))
-    assert len(await prompts(opened, session_id)) == 10
-    for count in (4, 5):
-        write(name, tmp_path, whole[:count])
-        for source in found(name, tmp_path):
-            await Intake(opened).take(source, reader(name))
-        assert await prompts(opened, session_id) == words[:count]
-    (row,) = await opened.page(ListFilter())
-    assert (row.title, row.message_count, {*row.shared_with}) == ("My name", 10, {"ada"})
-    assert (row.session_id, row.tags, row.pins) == (session_id, ("mine",), ("ada",))
-    assert await opened.links.of(session_id) == links
-
-
-async def test_an_older_copy_takes_no_prompt_that_was_said_again(
-    opened: Journal, tmp_path: Path
-) -> None:
-    words = ["one", "continue", "continue"]
-    whole = [Said(n, 1_767_322_800_000 + 1000 * n, it, "Done.") for n, it in enumerate(words)]
-    write("zed", tmp_path, whole)
-    session_id = await imported_before(opened, tmp_path, [0, 1], [2], name="zed")
-    for count in (2, 3):
-        write("zed", tmp_path, whole[:count])
-        for source in found("zed", tmp_path):
-            await Intake(opened).take(source, reader("zed"))
-        assert await prompts(opened, session_id) == words
-
-
-async def test_turns_that_an_earlier_release_left_in_the_file_of_a_project_stand_once(
-    opened: Journal, tmp_path: Path
-) -> None:
-    one, two, other, more = (
-        Said(n, 1_767_322_800_000 + 1000 * n, it, "Done.")
-        for n, it in enumerate(["one", "two", "other", "more"])
-    )
-    write("crush", tmp_path, [one, two])
-    session_id = await imported_before(opened, tmp_path, [0, 1], [1], name="crush")
-    write("crush", tmp_path, [one, other])
-    (source,) = found("crush", tmp_path)
-    apart = replace(source, apart=True).downstream_id.removeprefix(source.session_id)
-    await imported_before(opened, tmp_path, [0, 1], name="crush", apart=apart)
-    write("crush", tmp_path, [one, other, more])
-    (source,) = found("crush", tmp_path)
-    await Intake(opened).take(source, reader("crush"))
-    rows = [row.session_id for row in await opened.page(ListFilter())]
-    told = {it: await prompts(opened, it) for it in rows}
-    assert told.pop(session_id) == ["one", "other", "more"]
-    assert [*told.values()] == [["two"]]
-
-
-@pytest.mark.parametrize("is_continued", [False, True])
-async def test_what_was_said_here_behind_multiplied_turns_stays(
-    is_continued: bool, opened: Journal, tmp_path: Path
-) -> None:
-    put(tmp_path, whole := conversation("one", "two"))
-    await imported_before(opened, tmp_path, [0, 1], [1])
-    if is_continued:
-        say(whole, "otherwise")
-        put(tmp_path, whole)
-    lease = await opened.acquire(SESSION)
-    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"said here"}]'])])
-    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
-    await opened.release(lease)
-    assert await take(opened, tmp_path) == ["differs" if is_continued else "grown"]
-    assert await prompts(opened) == ["one", "two", "said here"]
-
-
-async def test_two_equal_turns_of_one_time_that_an_earlier_release_told_both_stay(
-    opened: Journal, tmp_path: Path
-) -> None:
-    whole = conversation("one", "continue", "continue")
-    for record in whole.records[2:]:
-        record["timestamp"] = whole.records[2]["timestamp"]
-    put(tmp_path, whole)
-    await imported_before(opened, tmp_path, [0, 1], [2])
-    say(whole, "otherwise")
-    put(tmp_path, whole)
-    await say_here(opened, "said here")
-    assert await take(opened, tmp_path) == ["differs"]
-    assert await prompts(opened) == ["one", "continue", "continue", "said here"]
-
-
-async def test_multiplied_turns_that_no_file_has_any_more_stand_once(
-    opened: Journal, tmp_path: Path
-) -> None:
-    transcript = Transcript()
-    first = say(transcript, "one")
-    say(transcript, "two")
-    say(transcript, "three")
-    put(tmp_path, transcript)
-    await imported_before(opened, tmp_path, [0, 1, 2], [1, 2], [2], [2])
-    transcript.records[2:] = []
-    say(transcript, "back", first)
-    put(tmp_path, transcript)
-    await take(opened, tmp_path)
-    assert await prompts(opened) == ["one", "back"]
-    (tail,) = await others(opened)
-    assert await prompts(opened, tail) == ["two", "three"]
-
-
 # -- a file that was gone on with as another conversation ---------------------------------------
 
 
@@ -930,19 +755,6 @@ async def test_what_is_said_while_an_import_compares_a_session_is_not_deleted_wi
     monkeypatch.setattr(left_turns, "read_known", read)
     await take(opened, tmp_path)
     assert await prompts(opened, OTHER) == ["one", "two", "and I"]
-
-
-async def test_equal_turns_of_before_stay_when_the_file_has_lost_one(
-    opened: Journal, tmp_path: Path
-) -> None:
-    whole = conversation("continue", "continue", "continue")
-    for record in whole.records[1::2]:
-        record["message"]["content"] = [{"type": "text", "text": "Done."}]
-    put(tmp_path, whole)
-    await imported_before(opened, tmp_path, [0, 1], [2])
-    put(tmp_path, whole, upto=2)
-    await take(opened, tmp_path)
-    assert await prompts(opened) == ["continue"] * 3
 
 
 @pytest.mark.parametrize("ends", [2, 3, 4])

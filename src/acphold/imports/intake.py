@@ -533,7 +533,6 @@ class Intake:
         if joins or compared.is_handed:
             writing.part = source.downstream_id
         if is_strange or compared.verdict == "differs":
-            writing.go_back([turns[n] for n in compared.doubles])
             await writing.note(differs=True)
             return TakenSource("differs", first.facts)
         if left := [turns[n] for n in compared.left]:

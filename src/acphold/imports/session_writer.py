@@ -163,15 +163,13 @@ def marker_of(last: Entry | None) -> Marker | None:
 
 
 class Known(Struct):
-    """A conversation as a journal has it: its turns, the numbers of entries before them and of all
-    markers, the newest valid marker, and the turns that a person had taken
-    out."""
+    """A conversation as a journal has it: its turns, the numbers of entries before them, the newest
+    valid marker, the turns that a person had taken out, and the digests of what was handed over."""
 
     turns: list[ReadTurn]
     before: list[tuple[int, int]] = []
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
-    markers: list[tuple[int, int]] = []
     handed: frozenset[str] = frozenset()
 
     def part(self, source: Source, *, is_part: bool = False) -> KnownPart:
@@ -206,8 +204,6 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     recognized, told = set[int](), set[int]()
     voids: list[tuple[ReadTurn, int, int, int]] = []
     left: list[tuple[int, int]] = []
-    markers: list[tuple[int, int]] = []
-    void_through = 0  # the last marker of another form
     async for segment in history(journal, session_id):
         for entry in segment.entries():
             first = segment.first_seq if segment.is_merged else entry.seq
@@ -215,7 +211,6 @@ async def read_known(journal: Readable, session_id: str) -> Known:
                 voids += ((it, it.spans[-1][1], first, entry.seq) for it in turns.found[-1:])
                 continue
             if entry.kind == IMPORTED:
-                markers.append((entry.seq, entry.seq))
                 met = json_value(entry.raw, Marker)
                 if met is not None and met.form == FORM:
                     marker = met
@@ -223,8 +218,6 @@ async def read_known(journal: Readable, session_id: str) -> Known:
                     parts.update((prompt, met.part) for prompt, _ in met.turns)
                     recognized.update(prompt for prompt, _ in met.turns[: met.recognized])
                     told.update(prompt for prompt, _ in met.turns[met.recognized :])
-                else:
-                    void_through = entry.seq
             elif entry.kind == FORGOTTEN:
                 out = json_value(entry.raw, Forgotten)
                 forgotten.update(out.turns if out else ())
@@ -242,14 +235,10 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     for turn in (found := turns.close()):
         turn.identity, turn.count = identities.get(turn.prompt, ""), 0
         turn.part = parts.get(turn.prompt, "")
-        # An import before markers had turns has those that no client sent here.
-        turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
-        if not (turn.identity or turn.is_here):
-            turn.unit = bisect(markers, (turn.prompt, 0))
-        is_known = turn.prompt in recognized
-        turn.was_here = is_known and turn.prompt > void_through and turn.prompt not in told
-        if turn.prompt <= void_through or is_known:
-            turn.size = sys.maxsize  # said here, or told by an earlier release: not comparable
+        turn.is_here = not turn.identity
+        turn.was_here = turn.prompt in recognized and turn.prompt not in told
+        if turn.prompt in recognized:
+            turn.size = sys.maxsize  # said here: not comparable
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
     elif marker is not None:
@@ -259,7 +248,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         moving &= {*newest.values()}  # the others are told again already
         found.sort(key=lambda turn: turn.prompt in moving)
     gone = frozenset(forgotten)
-    return Known(found, turns.before, marker, gone, markers, frozenset(handed))
+    return Known(found, turns.before, marker, gone, frozenset(handed))
 
 
 class Forgotten(Struct):

@@ -80,8 +80,7 @@ class ReadTurn(Struct):
     transcript, if that is known, and `digest` theirs; `size` is the number of entries on this side.
     `is_here` is True if nothing but the journal is known to have it, `was_here` if it was said here
     and a source has it by now, `may_be_missing` if it was sent into a running turn or cut off:
-    programs may not keep such. `unit` numbers the import that told it, if that was before
-    identities were kept, else -1. `prompt` is the number of its prompt, `spans` are those of its
+    programs may not keep such. `prompt` is the number of its prompt, `spans` are those of its
     entries; `offset` is the byte of its source at which it begins, if that is known. `part` is the
     agent's id of the part of the session that it is of, if that is not the first one; with
     `is_handed`, a conversation was handed over with its prompt, which `words` leaves out.
@@ -97,7 +96,6 @@ class ReadTurn(Struct):
     is_here: bool = False
     was_here: bool = False
     may_be_missing: bool = False
-    unit: int = -1
     prompt: int = 0
     spans: list[tuple[int, int]] = []
     last: str = ""
@@ -367,8 +365,7 @@ class Comparison(Struct):
     inside of it, else -1; with `can_wait`, little more for what would be told anew. `missed` counts
     what their reader could not interpret. `taken_out` are the numbers, in the source, of theirs
     that a person had taken out, and the names of each; the others are compared, and counted,
-    without them. `doubles` are those of ours that an import before identities were kept told again,
-    whatever the verdict; `sure` are those that are theirs by more than their words. With `is_anew`,
+    without them. `sure` are those of ours that are theirs by more than their words. With `is_anew`,
     nothing but their place relates them; theirs were said in these `folders`. `is_handed` is True
     if theirs begin with a conversation that was handed over here.
     """
@@ -386,7 +383,6 @@ class Comparison(Struct):
     can_wait: bool = False
     missed: Counter[str] = field(default_factory=Counter)
     taken_out: dict[int, list[str]] = field(default_factory=dict)
-    doubles: list[int] = field(default_factory=list)
     sure: set[int] = field(default_factory=set)
     is_anew: bool = False
     folders: list[str] = field(default_factory=list)
@@ -411,7 +407,6 @@ def compare(
     if theirs and (found.is_handed or known.is_part):
         matching.since = theirs[0].at - SAME_MS
     surplus = matching.surplus
-    found.doubles = sorted(surplus)
     matching.match(given=given, is_damaged=known.losses > 0)
     found.sure = {n for n, at in found.known.items() if matching.is_sure(n, at)}
     was_left = any(turn.identity and turn.name in left for turn in ours)
@@ -493,7 +488,7 @@ class _Matching:
         self._met: set[int] = set()
         self.since = 0
         """The time before which theirs have nothing, in ms since the epoch; 0 if unknown."""
-        self.surplus = _doubles(ours, theirs)
+        self.surplus: set[int] = set()
 
     def match(self, *, given: bool, is_damaged: bool) -> None:
         """Match by identity, else by time, else by words."""
@@ -510,17 +505,7 @@ class _Matching:
             digests = slice(len(BY_WORDS), 2 * len(BY_WORDS))
             self._pair(lambda turn: turn.identity[digests], lambda turn: turn.identity, once=False)
         is_migrated = not known  # a program may give its turns new ids, all at once
-        # Of one that an earlier release gave the time of another, the answer is elsewhere.
-        said = {(turn.words, turn.answer) for turn in theirs}
-        then = {(*_moment(turn), turn.answer) for turn in theirs}
-        self._pair(
-            _moment,
-            lambda turn: (
-                not (turn.is_here or turn.identity)
-                and ((turn.words, turn.answer) not in said or (*_moment(turn), turn.answer) in then)
-            ),
-            once=True,
-        )
+        self._pair(_moment, lambda turn: not (turn.is_here or turn.identity), once=True)
         # Of two places, one may have older ids: what precedes a common turn is common, too.
         ends = (None, None) if is_migrated or is_damaged else (max(known), max(known.values()))
         self._pair(_moment, lambda turn: turn.identity, once=False, before=ends)
@@ -615,51 +600,6 @@ class _Matching:
             if ours[n].answer in (behind.answer, behind.joined):
                 del known[n]
                 self.surplus.add(n)
-
-
-def _doubles(ours: Sequence[ReadTurn], theirs: Sequence[ReadTurn]) -> set[int]:
-    """Return those of ours that an import before identities told again, as far as that is sure: a
-    file has fewer, or none. A person says "continue" twice: where a program keeps no times, ours
-    have that of the whole file then, and what no file has was told again with others, or then."""
-    old = [n for n, turn in enumerate(ours) if turn.unit >= 0]
-    times = {(ours[n].unit, ours[n].at) for n in old}
-    units = len({unit for unit, _ in times})
-    if units < 2:
-        return set()
-    is_timed = len(times) > units or any(turn.at for turn in theirs[:-1])
-
-    def moment(turn: ReadTurn) -> tuple[object, ...]:
-        return turn.words, turn.at if is_timed else 0
-
-    def whole(turn: ReadTurn) -> tuple[object, ...]:
-        return *moment(turn), turn.answer
-
-    same: dict[tuple[object, ...], list[int]] = {}
-    for n in old:
-        for key in (moment(ours[n]), whole(ours[n])):
-            same.setdefault(key, []).append(n)
-    kept, place = set[int](), -1
-    for turn in theirs:
-        its = [n for n in same.get(whole(turn)) or same.get(moment(turn), []) if n not in kept]
-        if behind := [n for n in its if n > place] or (its if is_timed else []):
-            kept.add(behind[0])
-            place = max(place, behind[0])
-    begun: dict[int, int] = {}
-    for n in old:
-        its = same[whole(ours[n])]
-        first = next((it for it in its if it in kept), its[0])
-        if n not in kept and ours[first].unit != ours[n].unit:
-            begun[n] = first
-    there = {*map(moment, theirs[:-1])}  # the last may be the first of two, in an older copy
-    is_state = len({at for _, at in times}) > 1
-    return {
-        n
-        for n, first in begun.items()
-        if is_timed
-        or moment(ours[n]) in there
-        or (is_state and ours[n].at == ours[first].at)
-        or any(begun.get(n + step) == first + step for step in (-1, 1))
-    }
 
 
 def _is_cut(their: ReadTurn, our: ReadTurn) -> bool:
