@@ -46,7 +46,6 @@ from acphold.conversation.history.entries import (
 from acphold.conversation.history.raw_update import kinds_about, may_be_chunk, members, update_kind
 from acphold.journal import bounds
 from acphold.journal.access import Share
-from acphold.journal.forgotten_texts import marks_in
 from acphold.journal.journal import (
     Journal,
     Lease,
@@ -232,7 +231,9 @@ async def copy_all(
 
 async def _carry_marks(source: Journal, target: Journal) -> None:
     """Remove from the target, too, the texts that a person has removed from the source."""
-    from acphold.journal.removal import blank_sessions  # late: the rules of redaction take long
+    # Late: a hub needs none of these, and the rules of redaction take long to load.
+    from acphold.journal.forgotten_texts import marks_in
+    from acphold.journal.removal import blank_sessions
     from acphold.safety.redaction.forgotten import ForgottenTexts
 
     if marks := await marks_in(source) - await marks_in(target):

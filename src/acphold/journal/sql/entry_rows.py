@@ -33,7 +33,6 @@ from acphold.conversation.history.prompt_queue import NO_QUEUE
 from acphold.conversation.history.titles import cut_first_line, last_words, title_of_prompt
 from acphold.errors import ForgottenTextError, RewrittenError
 from acphold.journal import bounds
-from acphold.journal.forgotten_texts import ArrivalBlanking
 from acphold.journal.intentions import queue_change, summary_for
 from acphold.journal.journal import Lease, PageBack
 from acphold.journal.rows import NO_CHANGE, RowChange, WholeSession, merge_changes
@@ -91,8 +90,12 @@ def take_in(
     """
     while settle_piece(tables, lease, lease.next_seq - 1):
         pass
-    blanking = ArrivalBlanking(session_tables.forgotten_texts(tables))
-    past, change = blanking.entries(past), blanking.change(change or NO_CHANGE)
+    change = change or NO_CHANGE
+    if marks := session_tables.forgotten_texts(tables):
+        from acphold.journal.forgotten_texts import ArrivalBlanking  # late: few journals have any
+
+        blanking = ArrivalBlanking(marks)
+        past, change = blanking.entries(past), blanking.change(change)
     key, last = tables.key(lease), lease.next_seq - 1
     rows = tables.segments(key)
     instead = instead and rows.is_alone(last)
@@ -107,7 +110,7 @@ def take_in(
     with tables.writing():
         if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
             raise session_tables.loss(tables, lease)
-        _require_same(tables, blanking)
+        _require_same(tables, marks)
         # Read once the lease is locked: whoever held it may have settled them.
         settled = _last_settled(tables, lease)
         # The entries may be stored already, if only the answer to the first attempt was lost. Then
@@ -141,15 +144,18 @@ def take_in(
     return through
 
 
-def _require_same(tables: Tables, blanking: ArrivalBlanking) -> None:
-    if session_tables.forgotten_texts(tables) != blanking.marks:
+def _require_same(tables: Tables, marks: frozenset[str]) -> None:
+    if session_tables.forgotten_texts(tables) != marks:
         raise ForgottenTextError("a text was removed from the journal meanwhile")
 
 
 def add_whole(tables: Tables, sessions: Sequence[WholeSession]) -> None:
     """Like `Arrivals.add_whole`."""
-    blanking = ArrivalBlanking(session_tables.forgotten_texts(tables))
-    sessions = [blanking.session(it) for it in sessions]
+    if marks := session_tables.forgotten_texts(tables):
+        from acphold.journal.forgotten_texts import ArrivalBlanking  # late: few journals have any
+
+        blanking = ArrivalBlanking(marks)
+        sessions = [blanking.session(it) for it in sessions]
     old_before = tables.now() - bounds.OLD_MS
     nothing = going_on(Summary())
     pieces = [
@@ -157,7 +163,7 @@ def add_whole(tables: Tables, sessions: Sequence[WholeSession]) -> None:
         for found in (list(in_segments(it.past, 1)) for it in sessions)
     ]
     with tables.writing():
-        _require_same(tables, blanking)
+        _require_same(tables, marks)
         for it, piece in zip(sessions, pieces, strict=True):
             key = tables.create(it.new)
             if piece is not None:
