@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import unicodedata
@@ -10,8 +11,10 @@ import pytest
 
 from acp_wire.visible_text import INVISIBLE, exact
 from acphold.safety.budget import Budget
+from acphold.safety.redaction.forgotten import Blanking, ForgottenTexts, mark_of
 from acphold.safety.redaction.redactor import seen_text
 from acphold.safety.standing.programs import UnreadableLine, read_line
+from tests.redaction.test_corpus import Said
 from tests.redaction.test_steps import KEY, shown
 
 ALL = [*map(chr, range(sys.maxunicode + 1))]
@@ -36,3 +39,11 @@ def test_a_key_with_such_a_character_in_it_is_a_key_and_a_command_with_one_is_no
 def test_a_key_with_a_character_that_nobody_sees_is_removed(char: str) -> None:
     found = shown((f"use {KEY[:12]}{char}{KEY[12:]} now",), Budget(10**9))
     assert found == ["use [removed: API key] now"]
+
+
+@pytest.mark.parametrize("char", ["\0", "\b", "\ufe0f"])
+def test_a_forgotten_text_with_a_character_that_nobody_sees_is_removed(char: str) -> None:
+    blanking = Blanking(ForgottenTexts([mark_of(KEY)]))
+    said = Said(1, "prompt", json.dumps([f"use {KEY[:12]}{char}{KEY[12:]} now"]).encode())
+    blanking.look_through([said])
+    assert blanking.redact(0, said) == b'["use [removed: forgotten] now"]'

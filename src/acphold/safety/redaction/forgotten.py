@@ -16,7 +16,7 @@ from typing import Final
 
 from acphold.safety.budget import Budget
 from acphold.safety.redaction.known import COMPARED, SHORTEST, KnownSecrets, ways_to_write
-from acphold.safety.redaction.redactor import Redactor, SessionRecord
+from acphold.safety.redaction.redactor import Redactor, SessionRecord, seen_text
 from acphold.safety.redaction.rules import FoundSecret
 from acphold.safety.redaction.texts import Chunks, TextCut, apart, without
 
@@ -133,7 +133,7 @@ class Blanking(Redactor):
 
     def _search_known(self, text: str) -> list[TextCut]:
         # Most texts are seen as they are, have none, and are not cut.
-        is_plain = text.isascii() and "\x1b" not in text and "\\" not in text
+        is_plain = seen_text(text).text is text
         if is_plain and not text.rstrip().endswith("...") and not any(self._known.find(text)):
             return []
         return super()._search_known(text)
