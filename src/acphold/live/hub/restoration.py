@@ -113,9 +113,8 @@ class Restoration(Struct, eq=False):
 
     `_held_with` is another agent that the conversation began with, here or in the session that this
     one was copied from; `_is_new` says that the agent has not held it itself. `went_on` is set by
-    the hub if the agent's own list has a later time than our last entry. With `hands_over`, more
-    than the person's own words was sent: a title that comes of that is made of it. `_others` are
-    the agent's own sessions of a folder since a time.
+    the hub if the agent's own list has a later time than our last entry. `_others` are the agent's
+    own sessions of a folder since a time.
     """
 
     _session: HubSession
@@ -125,7 +124,6 @@ class Restoration(Struct, eq=False):
     _others: Callable[[str, int], Awaitable[list[str]]]
     doubt: Doubt = ""
     went_on: bool = False
-    hands_over: bool = False
     _owed: Owed | None = None
     _is_in_doubt: bool = False
     _cleared: int = 0
@@ -175,7 +173,6 @@ class Restoration(Struct, eq=False):
         The conversation it is handed ends with entry `before`.
         """
         changes: dict[str, bytes | None] = {}
-        self.hands_over = False
         if self._owed is not None or self._is_in_doubt:
             prompt = items(members(params)["prompt"])
             choice = choice_in(block_text(prompt[0])) if prompt else ""
@@ -190,7 +187,6 @@ class Restoration(Struct, eq=False):
             if context is not None:
                 mark = context.mark(self._session.id, before)
                 prompt = context.join(prompt, mark)
-                self.hands_over = True
                 left_out, its = context.left_out, self._side.id or ""
                 entry = replace(entry, digest=mark.digest, left_out=left_out, agent_session=its)
             if context is not None or choice == WITHOUT:
