@@ -10,10 +10,8 @@ import gc
 import sys
 
 from acphold.machine.late_tls import load_asyncio, load_msgspec
-from acphold.machine.quick_imports import import_quickly
 
 gc.disable()  # as every program of ours
-import_quickly()
 load_asyncio()
 load_msgspec()
 

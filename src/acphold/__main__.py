@@ -22,9 +22,6 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    from acphold.machine.quick_imports import import_quickly
-
-    import_quickly()
     if arguments[:1] == ["packed"]:
         from acphold.faces.cli.packed_words import unpack
 

@@ -56,6 +56,7 @@ from acphold.journal.journal import (
     take_lease,
 )
 from acphold.journal.rows import (
+    TITLE,
     Listed,
     ListFilter,
     ListKey,
@@ -65,9 +66,6 @@ from acphold.journal.rows import (
     WholeSession,
 )
 from acphold.journal.seams import with_numbers
-
-TITLE: Final = "acphold/title"
-"""The `_meta` key that marks a title which no agent gave."""
 
 COSTS: Final = kinds_about("cost")
 """Kinds of update that report what was spent."""

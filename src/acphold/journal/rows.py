@@ -217,6 +217,9 @@ class SessionRow(Struct, frozen=True):
         return ListKey(self.updated_at, self.session_id)
 
 
+TITLE: Final = "acphold/title"
+"""The `_meta` key that marks a title which no agent gave."""
+
 MOST_TAGS: Final = 16
 """Tags of a session."""
 

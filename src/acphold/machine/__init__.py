@@ -6,7 +6,7 @@ uses do without asyncio, `typing`, `signal` and `socket` at their head (see `acp
 
 EXPORTS = """
     addresses begun clipboard first_frame folder_watch foreground installation late_tls
-    locked_file own_program place program_group quick_imports reread runtime_folder
+    locked_file own_program place program_group reread runtime_folder
     transient_service unix
 """
 """The modules that other wings may import."""

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from acphold.machine.quick_imports import header_of
-
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
@@ -124,10 +122,12 @@ class _Loader:
 
 
 def _code_of(path: str) -> tuple[bytes, bool]:
-    """Return the compiled code of a source, if Python has kept it, or else the source itself."""
+    """Return the compiled code of a source, if Python has kept it (PEP 552), or else the source."""
     import importlib.util
 
-    header = header_of(os.stat(path))
+    found = os.stat(path)
+    seconds, size = int(found.st_mtime) & 0xFFFFFFFF, found.st_size & 0xFFFFFFFF
+    header = importlib.util.MAGIC_NUMBER + (seconds << 32 | size << 64).to_bytes(12, "little")
     try:
         with open(importlib.util.cache_from_source(path), "rb") as file:
             compiled = file.read()

@@ -39,6 +39,7 @@ import logging
 from collections.abc import Sequence
 from enum import Enum
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -69,9 +70,11 @@ from acphold.live.agents.interface import (
     update_of,
 )
 from acphold.live.hub import bounds
-from acphold.live.hub.agent_memory import Replay
 from acphold.live.hub.routes import Child, Routes, is_usable_id
 from acphold.live.hub.session import HubSession
+
+if TYPE_CHECKING:
+    from acphold.live.hub.agent_memory import Replay
 
 log = logging.getLogger(__name__)
 

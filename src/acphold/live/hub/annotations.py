@@ -34,9 +34,8 @@ from acphold.conversation.history.replay import CLIENT_MARK
 from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.conversation.history.titles import is_own, shorten
 from acphold.errors import AcpError
-from acphold.journal.copies import TITLE
 from acphold.journal.journal import Journal
-from acphold.journal.rows import SessionRow
+from acphold.journal.rows import TITLE, SessionRow
 from acphold.live.hub import bounds
 
 AGENT = "acphold/agent"

@@ -42,6 +42,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -69,7 +70,6 @@ from acphold.journal.rows import RowChange
 from acphold.known_agents import FORGETS, TELLS_LESS, short_name
 from acphold.live.agents.interface import AgentExchange
 from acphold.live.hub import bounds
-from acphold.live.hub.agent_memory import Owed, Replay, compare, kept_turns
 from acphold.live.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.choices import current_values, is_boolean, option_list, settings_in
@@ -78,6 +78,9 @@ from acphold.live.hub.session import HubSession
 from acphold.live.hub.session_list import GivenTitle
 from acphold.live.hub.tool_calls import close_children
 from acphold.machine.addresses import is_node
+
+if TYPE_CHECKING:
+    from acphold.live.hub.agent_memory import Owed
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +184,8 @@ class Restoration(Struct, eq=False):
                 if len(prompt) == 1 and not block_text(prompt[0]):
                     raise errors.InvalidParamsError(NO_WORDS.format(choice), field="prompt")
                 if self._is_in_doubt and choice == WITH:
+                    from acphold.live.hub.agent_memory import Owed  # late: an editor waits
+
                     self._owed = Owed(self._cleared)
             context = None if choice == WITHOUT else await self._context(before)
             entry = HandedOver(self._session.id, before, "", self._side.agent.key)
@@ -397,7 +402,11 @@ class Restoration(Struct, eq=False):
         side, setup = self._side, self._side.setup
         side.voice = Voice.REPEATS
         is_load = method == schema.LOAD_SESSION.name
-        side.replay = Replay() if is_load and not side.agent.reads_journal else None
+        side.replay = None
+        if is_load and not side.agent.reads_journal:
+            from acphold.live.hub.agent_memory import Replay  # late: an editor waits
+
+            side.replay = Replay()
         side.bind(known)
         params = setup.params_for(side.agent)
         async with side.exchange(method, params, bounds.REOPEN_SECONDS) as answer:
@@ -416,6 +425,8 @@ class Restoration(Struct, eq=False):
     async def _is_in_step(self, through: int, *, is_strange: bool = False) -> bool:
         """Find out what the agent remembers, and so what it is owed; return False if it remembers
         what was cleared or left; of a session that `is_strange`, if that is not all of ours."""
+        from acphold.live.hub.agent_memory import Owed, compare, kept_turns  # late, as above
+
         session, side, went_on = self._session, self._side, self.went_on
         self.went_on = False
         if (replay := side.replay) is None:
@@ -468,6 +479,8 @@ class Restoration(Struct, eq=False):
             made = new_session_id(answer)
             if source is None:
                 await self._journal.links.link(None, side.agent.key, made)
+                from acphold.live.hub.agent_memory import Owed  # late: an editor waits
+
                 self._unlinked, self._owed = made, Owed(self._cleared)
             side.voice = Voice.STALE  # only attributes count: some replay what they have forked
             for early in side.bind(made):

@@ -39,9 +39,8 @@ from acphold.conversation.history.entries import iso
 from acphold.conversation.history.raw_update import array, members, string, update_kind
 from acphold.errors import InvalidParamsError
 from acphold.journal import list_places
-from acphold.journal.copies import TITLE
 from acphold.journal.journal import Journal, Sessions, row_of, session_of
-from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
+from acphold.journal.rows import TITLE, ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
