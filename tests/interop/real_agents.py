@@ -287,6 +287,29 @@ GEMINI = RealAgent(
     tools=(),
 )
 
+
+def _qwen_home(home: Path, url: str) -> dict[str, str]:
+    (folder := home / ".qwen").mkdir(exist_ok=True)
+    settings = {
+        "security": {"auth": {"selectedType": "openai"}},
+        "general": {"enableAutoUpdate": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+        "model": {"name": "stand-in"},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    model = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": url, "OPENAI_MODEL": "stand-in"}
+    return {**at_home(home), **model}
+
+
+QWEN = RealAgent(
+    "qwen",
+    _by_node("@qwen-code/qwen-code", "0.24.4", "cli.js", "--acp"),
+    _qwen_home,
+    remembers=True,
+    tools=(),
+)
+
 GOOSE = RealAgent("goose", _goose_command, goose_home, remembers=True, tools=("shell",))
 
 REAL_AGENTS = (CODEX, CODEX_OF_OPENAI, OPENCODE, DEEPAGENTS)
