@@ -67,7 +67,7 @@ HABITS = (
     Habits(CODEX, "", "/compact", 570_000),
     Habits(CODEX_OF_OPENAI, "", "/compact", 570_000),
     Habits(OPENCODE, "", "/compact", 190_000),
-    Habits(QWEN, "/clear", "/compress", 172_000),
+    Habits(QWEN, "/clear", "", 172_000),  # its /compress refuses a conversation as short as ours
     Habits(GEMINI),
     Habits(GOOSE, "/clear", "/compact", 190_000),
 )
