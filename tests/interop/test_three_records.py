@@ -70,6 +70,7 @@ async def before_the_restart(table: Table, habits: Habits) -> dict[str, Held]:
         await table.say(client, it, FIRST)
         await table.die_in(client, it)
     await table.first_day(agent)
+    it.title = ""  # opencode made one, which is seen only when it is back
     if "deleted" in held:
         delete(held["deleted"], table.place.home)
     async with table.front(agent, bare=True) as client:
