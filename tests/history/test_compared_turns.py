@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from time import process_time
 
 import pytest
 from hypothesis import given, strategies as st
@@ -117,4 +118,9 @@ def test_memory_and_steps_are_bounded_for_what_others_wrote() -> None:
     many = letters("a" * (MOST_TURNS - 1))
     assert len(many) ** 2 > MOST_STEPS
     assert len(shared_run(many, many)) == len(many)
-    shared_run([*many, *letters("b")], [*many, *letters("c")])
+    assert shared_run([*many, *letters("b")], [*many, *letters("c")])
+    apart = ([f"{LONG}{side}{n}" for n in range(MOST_TURNS)] for side in "ab")
+    ours, theirs = ([ComparedTurn(words=text) for text in side] for side in apart)
+    begun = process_time()
+    assert not shared_run(ours, theirs)
+    assert process_time() - begun < 2  # of 25 million pairs

@@ -23,11 +23,13 @@ from acphold.conversation.history.handovers import (
     text_digest,
     with_mark,
 )
+from acphold.errors import AgentExitedError
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_memory import KeptTurns, Owed, compare
 from acphold.live.hub.restoration import IN_DOUBT
 from tests.hub.shared import Onlooker, Shared, said, shared
+from tests.talker import Refused
 
 H, S, F, R, G = "has", "summary", "forgotten", "revived", "gone"
 LONG_SUMMARY = (
@@ -309,6 +311,45 @@ async def test_a_replay_that_lacks_what_was_to_be_forgotten_shows_a_clearing_onc
             await house.turn(client, "s0", "three", "THREE")
             assert prompted(house) == [["three"]]
             replay += [user("three"), said("THREE")]
+
+
+async def test_a_late_replay_shows_that_the_agent_refused_to_forget(journal: Path) -> None:
+    await begin(journal, ("one", "ONE"), ("/new", "Unknown command"))
+    async with shared(journal) as house:
+        house.agent.replays_behind["session/load"] = [user("one"), said("ONE")]
+        client = await open_again(house, "puppet", "load")
+        await house.turn(client, "s0", "three", "THREE")
+        assert "has forgotten" not in client.text()
+        assert client.text().count("ONE") == 1
+
+
+async def test_a_late_replay_of_what_was_cleared_is_not_gone_on_with(journal: Path) -> None:
+    await begin(journal, ("one", "ONE"), ("/clear", "done"), key="qwen-code")
+    async with shared(journal) as house:
+        house.agent.replays_behind["session/load"] = [user("one"), said("ONE")]
+        client = await open_again(house, "qwen-code", "load")
+        await house.turn(client, "s0", "three", "THREE", own=house.agent.made or "s0")
+        assert "session/new" in [method for method, _ in house.agent.asked]
+        assert prompted(house) == [["three"]]
+
+
+async def test_two_crashes_in_a_row_cost_an_agent_that_only_resumes_no_prompt(
+    journal: Path,
+) -> None:
+    await begin(journal, ("one", "ONE"))
+    for text in ("two", "three"):
+        async with shared(journal) as house:
+            client = await open_again(house, "puppet", "resume")
+            turn = await house.begun(client, "s0", text)
+            await house.agent.end("s0", AgentExitedError("it ended", "signal SIGKILL", ""))
+            with pytest.raises(Refused):
+                await turn
+    async with shared(journal) as house:
+        client = await open_again(house, "puppet", "resume")
+        await house.turn(client, "s0", "four", "FOUR")
+        [[told, *_]] = prompted(house)
+        assert "User: two\n\nUser: three\n" in told
+        assert "User: one" not in told
 
 
 async def test_the_entry_of_a_hand_over_is_committed_before_the_agent_works(journal: Path) -> None:

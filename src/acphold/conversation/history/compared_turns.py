@@ -46,8 +46,8 @@ MOST_TURNS: Final = 5000
 MOST_IDS: Final = 16
 """Ids that are kept of a turn."""
 
-MOST_STEPS: Final = 2_000_000
-"""Pairs that are looked at; after that only the ends are compared."""
+MOST_STEPS: Final = 500_000
+"""Pairs that are looked at, in a third of a second; after that what was found by then is shared."""
 
 _MOST_TEXT: Final = 256 << 10
 """Characters of a prompt that are read: more than any conversation that is handed over."""
@@ -166,6 +166,12 @@ def _cut(words: str) -> str:
     return f"{words[:half]}\0{digest}\0{words[-half:]}"
 
 
+def _parts(words: str) -> set[str]:
+    """Return what words share with all that are alike: themselves, and long enough ends."""
+    ends = (words[:ENOUGH_CHARACTERS], words[-ENOUGH_CHARACTERS:])
+    return {words, *ends} if len(words) >= ENOUGH_CHARACTERS else {words} - {""}
+
+
 def is_alike(one: str, other: str) -> bool:
     """Return True if two texts without white space are one prompt: equal, or one is the other with
     more at an end."""
@@ -191,12 +197,18 @@ def shared_run(ours: Sequence[ComparedTurn], theirs: Sequence[ComparedTurn]) -> 
             for n, m in _runs(left, right, is_near, steps):
                 shared[place + n] = there + m
     for place, end, there, behind in [*_gaps(shared, len(ours), len(theirs))]:
+        places: dict[str, list[int]] = {}
+        for m in range(there, behind):
+            for part in _parts(theirs[m].words):
+                places.setdefault(part, []).append(m)
         for n in range(end - 1, place - 1, -1):  # from the end; none may come before the next
-            for m in range(behind - 1, there - 1, -1):
-                steps[0] -= 1
-                if steps[0] > 0 and ours[n].words and is_alike(ours[n].words, theirs[m].words):
-                    shared[n], behind = m, m
-                    break
+            near = {m for part in _parts(ours[n].words) for m in places.get(part, ()) if m < behind}
+            steps[0] -= len(near)
+            if steps[0] <= 0:
+                break
+            alike = (m for m in near if is_alike(ours[n].words, theirs[m].words))
+            if (last := max(alike, default=-1)) >= 0:
+                shared[n] = behind = last
     return dict(sorted(shared.items()))
 
 
@@ -269,9 +281,11 @@ def _runs(
                         best, best_n, best_m = length, n + 1 - length, m + 1 - length
             lengths = longer
             if steps[0] <= 0:
-                return
+                parts.clear()
+                break
         if best:
             yield from ((best_n + n, best_m + n) for n in range(best))
+        if best and steps[0] > 0:
             parts += [
                 (begin, best_n, there, best_m),
                 (best_n + best, end, best_m + best, behind),

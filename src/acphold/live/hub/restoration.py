@@ -62,6 +62,7 @@ from acphold.conversation.history.handovers import (
     WITHOUT,
     HandedOver,
     choice_in,
+    handed_over_in,
     without_choice,
 )
 from acphold.conversation.history.raw_update import array, text_block
@@ -194,6 +195,8 @@ class Restoration(Struct, eq=False):
                 prompt = context.join(prompt, mark)
                 left_out, its = context.left_out, self._side.id or ""
                 entry = replace(entry, digest=mark.digest, left_out=left_out, agent_session=its)
+                if self._owed is not None:
+                    entry = replace(entry, after=self._owed.after)
             if context is not None or choice == WITHOUT:
                 await self._session.publish(HANDED_OVER, [msgspec.json.encode(entry)])
             changes["prompt"] = array(prompt)
@@ -425,31 +428,33 @@ class Restoration(Struct, eq=False):
     async def _is_in_step(self, through: int, *, is_strange: bool = False) -> bool:
         """Find out what the agent remembers, and so what it is owed; return False if it remembers
         what was cleared or left; of a session that `is_strange`, if that is not all of ours."""
-        from acphold.live.hub.agent_memory import Owed, compare, kept_turns  # late, as above
+        from acphold.live.hub.agent_memory import compare, kept_turns  # late, as above
 
         session, side, went_on = self._session, self._side, self.went_on
         self.went_on = False
         if (replay := side.replay) is None:
             if self.doubt == "cut":  # no agent seen so far has kept such a turn
-                page = await self._journal.read_back(session.id, through + 1, 1, kinds=[PROMPT])
-                self._owed = Owed(page.entries[0].seq - 1, is_part=True) if page.entries else None
+                self._owed = await self._unanswered(through)
             self._is_in_doubt = self.doubt == "cleared" and self._cleared > 0
             outside: list[bytes] | None = None
         else:
             kept = await kept_turns(self._journal, session.id, through, side.agent.key)
             tells_less = short_name(side.agent.key) in TELLS_LESS
-            memory = compare(kept, replay.turns, tells_less=tells_less)
+            memory, is_over = compare(kept, replay.turns, tells_less=tells_less), True
             if (
                 memory.owed(kept) is not None
                 or memory.is_in_doubt
                 or memory.is_revived
+                or ("gone" in memory.states and not memory.has_all)
                 or (went_on and not memory.outside)
             ):
                 is_over = await replay.over()
                 memory = compare(kept, replay.turns, tells_less=tells_less)
                 is_owed = memory.owed(kept) is not None
                 self._is_in_doubt = memory.is_in_doubt or (is_owed and not is_over)
-            if memory.cleared > kept.cleared and kept.claim is not None:  # the replay shows it
+            if not is_over and memory.cleared > kept.cleared:  # it may still show the contrary
+                self._is_in_doubt = True
+            elif memory.cleared > kept.cleared and kept.claim is not None:  # the replay shows it
                 shown = replace(kept.claim, shown=True, confirms=True)
                 await session.publish(CLEARED, [msgspec.json.encode(shown)])
             self._cleared = memory.cleared
@@ -464,6 +469,18 @@ class Restoration(Struct, eq=False):
             if missing:
                 await session.publish("update", missing)
         return True
+
+    async def _unanswered(self, through: int) -> Owed | None:
+        """Return the last turn as owed, with what was handed over with its prompt."""
+        from acphold.live.hub.agent_memory import Owed  # late, as above
+
+        kinds = (PROMPT, HANDED_OVER)
+        page = await self._journal.read_back(self._session.id, through + 1, 2, kinds=kinds)
+        for entry in page.entries:  # the newest first; a hand-over stands behind its prompt
+            told = handed_over_in(entry.raw) if entry.kind == HANDED_OVER else None
+            if entry.kind == PROMPT or (told is not None and told.digest):
+                return Owed(entry.seq - 1 if told is None else told.after, is_part=True)
+        return None
 
     async def _make(self, method: str, source: str | None) -> bytes:
         """Have the agent make a session: its own fork of `source`, or a new one, which is handed
