@@ -111,6 +111,20 @@ async def test_a_file_that_shares_the_beginning_and_goes_on_otherwise_is_another
     assert {row.session_id for row in await rows(opened)} == {MINE, FORK}
 
 
+@pytest.mark.parametrize("count", [4, 150])
+async def test_a_conversation_that_begins_with_words_said_here_and_goes_on_otherwise_has_a_row(
+    opened: Journal, tmp_path: Path, count: int
+) -> None:
+    asked = "Find out why our docker image is so large"
+    await hold(opened, "hi", asked, "make it small", "go on")
+    for said in ((asked,), (asked, "other", "words"))[count < 150 :]:
+        write(tmp_path, NEW, *said, count=count)
+        await take(opened, tmp_path)
+    assert {row.session_id for row in await rows(opened)} == {MINE, NEW}
+    assert await words(opened, NEW) == ["".join(asked.split()), "other", "words"]
+    assert await take(opened, tmp_path) == ["same"]
+
+
 @pytest.mark.parametrize("why", ["time", "folder", "known"])
 async def test_equal_words_said_elsewhere_join_nothing(
     opened: Journal, tmp_path: Path, why: str

@@ -347,8 +347,8 @@ class Intake:
         joined, is_new = None, row is None or _is_only_listed(row)
         if expected != "deleted" and (rejoin or is_new) and await self._joins.are_possible():
             joined = await self._joins.find(source, *read_beginning(source, reader))
-        if joined is not None and await self._is_only_told(row):
-            expected, row = "grown", joined
+        if joined is not None and not await self._is_only_told(row):
+            joined = None
 
         await self._ask_forgotten()
 
@@ -357,11 +357,15 @@ class Intake:
 
         taken = TakenSource(expected)
         try:
-            if expected == "new":
+            if joined is not None:
+                taken = await self._take_more(source, joined, news, joins=True)
+            if joined is not None and taken.outcome != "differs":
+                row = joined
+            elif expected == "new":
                 taken = await self._take_new(source, news(source, NOTHING))
             elif expected == "grown" and row is not None:
                 if not source.apart:
-                    taken = await self._take_more(source, row, news, joins=row is joined)
+                    taken = await self._take_more(source, row, news)
                 else:
                     its, its_row = await self._reunite(source, row, news)
                     taken = await self._take_more(its, its_row, news)
@@ -524,6 +528,8 @@ class Intake:
             return await self._take_more(source, row, news, fuller, joins=joins)
         is_strange = compared.verdict == "strange"
         is_strange |= compared.is_anew and _is_another(row, compared.folders)
+        if joins and (is_strange or compared.verdict == "differs"):
+            return TakenSource("differs", first.facts)  # equal words, and nothing else
         if is_strange and not again:
             return await self._take_apart(source, row, news)
         lease = await self._acquire(row)

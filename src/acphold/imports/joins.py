@@ -25,7 +25,7 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.session_writer import read_known
 from acphold.imports.sources import Facts, Source
-from acphold.imports.turns import ENOUGH_CHARACTERS, SAME_MS, is_like, squeeze
+from acphold.imports.turns import SAME_MS, is_like, squeeze
 from acphold.journal.journal import Journal, row_of
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 
@@ -33,7 +33,7 @@ HEAD_BYTES: Final = 128 << 10
 """Bytes of a file searched for the first prompt: settings and hook output come before it."""
 
 NEAR_MS: Final = 60_000
-"""A few words that a file has within this time of a prompt here are that prompt."""
+"""Words that a file has within this time of a prompt here are that prompt."""
 
 _HAND_OVERS: Final = 100
 """The newest of a session that a mark is looked for in."""
@@ -91,10 +91,9 @@ class Joins:
             ):
                 continue
             turns = (await read_known(self._journal, row.session_id)).turns
-            near = SAME_MS if len(words) >= ENOUGH_CHARACTERS else NEAR_MS
             for turn in turns[1:]:
                 apart = abs(turn.at - first.at)
-                if turn.is_here and apart <= near and is_like(words, turn.words):
+                if turn.is_here and apart <= NEAR_MS and is_like(words, turn.words):
                     nearest.setdefault((apart, row.created_at), row)  # copies are newer
         return nearest[min(nearest)] if nearest else None
 
