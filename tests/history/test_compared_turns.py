@@ -19,6 +19,8 @@ from acphold.conversation.history.compared_turns import (
     shared_run,
 )
 from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.handovers import BEGINNING, HEADING, HandOver, with_mark
+from acphold.conversation.history.titles import title_of_words
 
 
 def chunk(kind: str, text: str, message_id: str | None = None) -> bytes:
@@ -124,3 +126,12 @@ def test_memory_and_steps_are_bounded_for_what_others_wrote() -> None:
     begun = process_time()
     assert not shared_run(ours, theirs)
     assert process_time() - begun < 2  # of 25 million pairs
+
+
+def test_a_prompt_that_quotes_a_mark_keeps_its_words_and_its_title() -> None:
+    mark = HandOver("s", 3, "0" * 16)
+    said = with_mark(f"{HEADING}\n\n{BEGINNING}.\n\nWhy does it print this?", mark)
+    [ours] = replay((said, "yes"))
+    assert shared_run([ours], replay((said, "yes"))) == {0: 0}
+    assert ours.words.endswith("Whydoesitprintthis?")
+    assert title_of_words(said)

@@ -134,12 +134,12 @@ class ComparedTurns:
 
     def _newest(self) -> ComparedTurn:
         assert self._turn is not None
-        mark, told, own = read_handed_over("".join(self._words))
+        mark, told, own = read_handed_over(said := "".join(self._words))
         return replace(
             self._turn,
             mark=mark,
             handed_over=bool(told),
-            words=_cut("".join(without_choice(own).split())),
+            words=_cut("".join(without_choice(own or said).split())),  # a mark may be quoted
             answer=self._answer.hexdigest() if self._turn.answer_size else "",
         )
 

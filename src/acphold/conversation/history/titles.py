@@ -55,10 +55,11 @@ def cut_first_line(prompt: bytes) -> str | None:
 
 def title_of_words(said: str) -> str | None:
     """Return the title for a conversation that begins with these words; None if there are none."""
-    from acphold.conversation.history.handovers import own_words  # late: an editor waits
+    from acphold.conversation.history.handovers import WORDS_NOW, own_words  # late: an editor waits
     from acphold.conversation.history.title_rules import title_by_rule
 
-    said = own_words(said)[:LOOKED_AT]
+    own = own_words(said)
+    said = (own if own or WORDS_NOW in said else said)[:LOOKED_AT]  # a mark may be quoted
     own = "\n".join(line for line in said.splitlines() if not is_command(line))
     title = title_by_rule(own if own.strip() else said)
     return None if title is None else shorten(title)
