@@ -36,8 +36,7 @@ HEAD = """\
 
 How the agents that we test with keep [the rules](rules.md): ✓ was seen to be kept, ✗ to be broken,
 - was not seen; rules in which all are alike share a row. Each ran alone, with a stand-in for its
-model. `make compared` makes this page anew; [Conformance](conformance.md) has the reasons of the
-failures that are not obvious.
+model. `make compared` makes this page anew.
 
 """
 CHECK_SECONDS = 1200.0
