@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.raw_update import OPENCODE_CHILD
+from acphold.conversation.presentation import permissions
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal.access import Share
 from acphold.journal.lineage import rule_place
@@ -97,6 +98,19 @@ async def is_asked(house: Shared, person: Person, question: asyncio.Task[Any]) -
     person.answer.set_result(REFUSED)
     await question
     return True
+
+
+async def test_no_rule_allows_what_a_person_cannot_as_it_is_too_long_to_show(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        run = {"command": "pytest", "description": "x" * permissions.STEPS}
+        tool = {"toolCallId": "t", "title": "pytest", "name": "Bash", "rawInput": run}
+        options = [{"optionId": kind, "name": kind, "kind": kind} for kind in KINDS]
+        question = asyncio.create_task(
+            house.agent.ask_client(PERMISSION, sessionId=session, toolCall=tool, options=options)
+        )
+        assert await is_asked(house, person, question)
 
 
 async def test_a_rule_answers_once_and_nobody_is_asked(journal: Path, tmp_path: Path) -> None:

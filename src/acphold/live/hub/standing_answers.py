@@ -24,6 +24,7 @@ from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.decisions import AskedQuestion
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.raw_update import array, items, members, string, with_meta
+from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import JournalError
 from acphold.journal.access import Deed
 from acphold.journal.journal import Journal
@@ -35,7 +36,7 @@ from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
-    from acphold.safety.standing.asked_actions import RunAction
+    from acphold.safety.standing.asked_actions import Action, RunAction
     from acphold.safety.standing.decision import RuleDecision, StandingRule
 
     class Spoken(Protocol):
@@ -160,6 +161,7 @@ class StandingAnswers(Struct, eq=False):
     async def _consider(
         self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, pauses: int
     ) -> Considered | None:
+        from acphold.conversation.presentation.permissions import is_too_long
         from acphold.safety.standing.asked_actions import (
             RunAction,
             Unclear,
@@ -172,11 +174,16 @@ class StandingAnswers(Struct, eq=False):
 
         session = self._session
         earlier: Mapping[str, object] = {}
-        if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
+        shown = question.tool_call
+        if (id_ := string(shown.get("toolCallId"))) is not None:
             known = (await calls_since(session, before)).get(id_)
             earlier = {} if known is None else decode_call(known.fields)
+            shown = shown if known is None else {**known.fields, **shown}
         name, place = self._agent.known_as, await rule_place(self._journal)
-        action = read_action(name, question.method, question.params, earlier)
+        if is_too_long(ToolCall("", shown)):  # a person cannot allow it, either
+            action: Action = Unclear("the request is too long to check")
+        else:
+            action = read_action(name, question.method, question.params, earlier)
         file = self._journal.file
         at = Circumstances(
             name,
