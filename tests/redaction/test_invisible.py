@@ -10,9 +10,10 @@ import unicodedata
 import pytest
 
 from acp_wire.visible_text import INVISIBLE, exact
+from acphold.conversation.history.title_rules import title_by_rule
 from acphold.safety.budget import Budget
 from acphold.safety.redaction.forgotten import Blanking, ForgottenTexts, mark_of
-from acphold.safety.redaction.redactor import seen_text
+from acphold.safety.redaction.texts import seen_text
 from acphold.safety.standing.programs import UnreadableLine, read_line
 from tests.redaction.test_corpus import Said
 from tests.redaction.test_steps import KEY, shown
@@ -39,6 +40,7 @@ def test_a_key_with_such_a_character_in_it_is_a_key_and_a_command_with_one_is_no
 def test_a_key_with_a_character_that_nobody_sees_is_removed(char: str) -> None:
     found = shown((f"use {KEY[:12]}{char}{KEY[12:]} now",), Budget(10**9))
     assert found == ["use [removed: API key] now"]
+    assert title_by_rule(f"Use {KEY[:12]}{char}{KEY[12:]} now") == "Use [removed: API key] now"
 
 
 @pytest.mark.parametrize("char", ["\0", "\b", "\ufe0f"])

@@ -83,3 +83,9 @@ def test_a_long_secret_is_removed_whole_and_so_is_the_beginning_of_it(length: in
     known = secret if length < 4096 else f"sk-ant-1{secret}"
     found = shown((named, f"see {known}, and", f"see {known[:-1]}"), Budget(10**12))
     assert [text for text in found if "abCD12" in text] == []
+
+
+def test_a_cookie_is_known_elsewhere_without_its_name() -> None:
+    cookie = "s%3AWAgdkLjrcU9Vg6CO4V9uvVz5elYoO5B5.71ODWervxGfKQbkmPgP78y2GMqwZ"
+    found = shown((f"Set-Cookie: connect.sid={cookie}; Path=/", f"see {cookie}"), Budget(10**9))
+    assert found == ["Set-Cookie: [removed: secret]; Path=/", "see [removed: token]"]

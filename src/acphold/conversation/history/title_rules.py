@@ -13,7 +13,7 @@ from typing import Final
 from acphold.safety.budget import Budget
 from acphold.safety.errors import OutOfStepsError
 from acphold.safety.redaction.detector import secrets
-from acphold.safety.redaction.texts import TextCut, without
+from acphold.safety.redaction.texts import TextCut, apart, seen_text, without
 
 MADE_UP: Final = re.compile(
     r"(?i)(?:New|Child|ACP|Untitled) (?:Session|Chat|Thread|Agent|Agent Thread)\b[\W\dA-FTZ]*"
@@ -102,11 +102,12 @@ TOO_LONG: Final = "A prompt that is too long to check"
 def title_by_rule(said: str, budget: Budget | None = None) -> str | None:
     """Return the sentence of these words that is the title, however long; None if there is none."""
     try:
-        found = secrets(said, budget or Budget(STEPS))
+        seen = seen_text(said)
+        found = secrets(seen.text, budget or Budget(STEPS))
     except OutOfStepsError:
         return TOO_LONG
-    cuts = [TextCut(start, end, kind, f"[removed: {kind}]") for kind, start, end in found]
-    said = _BY_PROGRAM.sub("\n", without(said, cuts))
+    cuts = [TextCut(*seen.original_span(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
+    said = _BY_PROGRAM.sub("\n", without(said, apart(cuts)))
     if errors := [it[2] for it in _TRACEBACK.finditer(said)]:
         said = f"{_TRACEBACK.sub('', said)}\n{errors[-1]}"
     own = _FENCED.sub("\n", _ELEMENTS.sub("\n", said))

@@ -118,22 +118,23 @@ _NOTE: Final = re.compile(r"\[removed: [A-Za-z ]{1,40}\]")
 
 
 def secrets(text: str, budget: Budget) -> list[FoundSecret]:
-    """Return the secrets in a text, in order, without overlaps; raises OutOfStepsError.
+    """Return the secrets in a text, in order; raises OutOfStepsError. They may overlap: a cookie's
+    value, and the cookie with its name.
 
     One that `is_certain` is searched for everywhere else, too; another may be a common word that is
     secret only in this place. The rest is searched again without them, in up to ROUNDS passes.
     """
     rest = _NOTE.sub(lambda note: HIDDEN * len(note[0]), text)
-    cuts: list[TextCut] = []
+    all_found: list[FoundSecret] = []
     for _ in range(ROUNDS):
         spans = (*by_form(rest, budget), *by_place(rest, budget), *by_name(rest, budget))
         found = apart(TextCut(start, end, kind) for kind, start, end in spans)
         if not found:
             break
-        cuts += found
+        all_found += spans
         hidden = (cut._replace(replacement=HIDDEN * (cut.end - cut.start)) for cut in found)
         rest = without(rest, hidden)
-    return [FoundSecret(cut.kind, cut.start, cut.end) for cut in apart(cuts)]
+    return sorted(all_found, key=lambda it: (it.start, -it.end))
 
 
 def secret_by_name(name: str, value: str) -> FoundSecret | None:

@@ -16,9 +16,9 @@ from typing import Final
 
 from acphold.safety.budget import Budget
 from acphold.safety.redaction.known import COMPARED, SHORTEST, KnownSecrets, ways_to_write
-from acphold.safety.redaction.redactor import Redactor, SessionRecord, seen_text
+from acphold.safety.redaction.redactor import Redactor, SessionRecord
 from acphold.safety.redaction.rules import FoundSecret
-from acphold.safety.redaction.texts import Chunks, TextCut, apart, without
+from acphold.safety.redaction.texts import Chunks, TextCut, apart, seen_text, without
 
 KIND: Final = "forgotten"
 """Stands in the note in the place of the text."""

@@ -17,7 +17,6 @@ import json
 import os
 import re
 from array import array
-from bisect import bisect_right
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
@@ -26,70 +25,27 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from acp_wire.visible_text import INVISIBLE
 from acphold.safety.budget import Budget
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.detector import is_certain, secret_by_name, secrets
 from acphold.safety.redaction.known import KnownSecrets
 from acphold.safety.redaction.rules import FoundSecret, by_form
 from acphold.safety.redaction.texts import (
+    PAYLOAD,
+    UNSEEN,
     WINDOW,
     Chunk,
     Chunks,
     Placed,
+    SeenText,
     Stretch,
     TextCut,
     apart,
     objects,
+    seen_text,
     slots,
     without,
 )
-
-_PAYLOAD: Final = 1000
-"""Characters of a window's title, or of a link, in a sequence for a terminal."""
-
-_UNSEEN: Final = re.compile(
-    r"(?:\x1b|\\{1,8}(?:x1[bB]|u001[bB]|033))"
-    rf"(?:\[[0-?]*[ -/]*[@-~]|\](?P<payload>[^\x07\x1b]{{0,{_PAYLOAD}}})(?:\x07|\x1b\\))"
-    rf"|(?!\r)[{INVISIBLE}]"
-)
-
-
-class SeenText(NamedTuple):
-    """A text as it is seen, and the places of its pieces in the original.
-
-    `pieces` has for each its start here, and its start there.
-    """
-
-    text: str
-    pieces: Sequence[tuple[int, int]] = ((0, 0),)
-
-    def original_span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span in the original for a span of the seen text."""
-        if len(self.pieces) == 1 or start >= end:
-            return start, end
-        return self._place(start), self._place(end - 1) + 1
-
-    def _place(self, seen: int) -> int:
-        here, there = self.pieces[bisect_right(self.pieces, (seen, len(self.text) * 9)) - 1]
-        return there + seen - here
-
-
-def seen_text(text: str) -> SeenText:
-    """Return the visible part of a text."""
-    if _UNSEEN.search(text) is None:
-        return SeenText(text)
-    kept: list[str] = []
-    pieces: list[tuple[int, int]] = []
-    seen = place = 0
-    for hidden in [*(found.span() for found in _UNSEEN.finditer(text)), (len(text), len(text))]:
-        if piece := text[place : hidden[0]]:
-            pieces.append((seen, place))
-            kept.append(piece)
-            seen += len(piece)
-        place = hidden[1]
-    return SeenText("".join(kept), pieces or ((0, 0),))
-
 
 HOME: Final = "home path"
 MAIL: Final = "mail address"
@@ -391,7 +347,7 @@ class Redactor:
         if (key := hash((name, text))) in self._clean:
             return []
         sequences = text.count("b]") + text.count("B]") + text.count("3]") if "\\" in text else 0
-        self._budget.spend(_SEEN_STEPS * len(text) + _PAYLOAD * sequences)
+        self._budget.spend(_SEEN_STEPS * len(text) + PAYLOAD * sequences)
         seen = seen_text(text)
         found = secrets(seen.text, self._budget)
         if name and (by_name := secret_by_name(name, seen.text)):
@@ -471,7 +427,7 @@ def _cuts(seen: SeenText, found: Iterable[FoundSecret]) -> list[TextCut]:
 
 def _in_payloads(text: str, search: Callable[[str], list[TextCut]]) -> Iterator[TextCut]:
     """Yield what is found in texts that a terminal does not print: window titles, links."""
-    for hidden in _UNSEEN.finditer(text):
+    for hidden in UNSEEN.finditer(text):
         if not hidden["payload"]:
             continue
         start = hidden.start("payload")

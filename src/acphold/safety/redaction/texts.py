@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
+from acp_wire.visible_text import INVISIBLE
 from acphold.safety.redaction.names import Strength, strength
 
 
@@ -105,6 +106,52 @@ def without(text: str, cuts: Iterable[TextCut]) -> str:
         kept += [text[place : cut.start], cut.replacement]
         place = cut.end
     return "".join([*kept, text[place:]])
+
+
+PAYLOAD: Final = 1000
+"""Characters of a window's title, or of a link, in a sequence for a terminal."""
+
+UNSEEN: Final = re.compile(
+    r"(?:\x1b|\\{1,8}(?:x1[bB]|u001[bB]|033))"
+    rf"(?:\[[0-?]*[ -/]*[@-~]|\](?P<payload>[^\x07\x1b]{{0,{PAYLOAD}}})(?:\x07|\x1b\\))"
+    rf"|(?!\r)[{INVISIBLE}]"
+)
+
+
+class SeenText(NamedTuple):
+    """A text as it is seen, and the places of its pieces in the original.
+
+    `pieces` has for each its start here, and its start there.
+    """
+
+    text: str
+    pieces: Sequence[tuple[int, int]] = ((0, 0),)
+
+    def original_span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the span in the original for a span of the seen text."""
+        if len(self.pieces) == 1 or start >= end:
+            return start, end
+        return self._place(start), self._place(end - 1) + 1
+
+    def _place(self, seen: int) -> int:
+        here, there = self.pieces[bisect_right(self.pieces, (seen, len(self.text) * 9)) - 1]
+        return there + seen - here
+
+
+def seen_text(text: str) -> SeenText:
+    """Return the visible part of a text."""
+    if UNSEEN.search(text) is None:
+        return SeenText(text)
+    kept: list[str] = []
+    pieces: list[tuple[int, int]] = []
+    seen = place = 0
+    for hidden in [*(found.span() for found in UNSEEN.finditer(text)), (len(text), len(text))]:
+        if piece := text[place : hidden[0]]:
+            pieces.append((seen, place))
+            kept.append(piece)
+            seen += len(piece)
+        place = hidden[1]
+    return SeenText("".join(kept), pieces or ((0, 0),))
 
 
 WINDOW: Final = 64 << 10
