@@ -100,8 +100,10 @@ def test_a_text_that_was_handed_over_tells_what_it_says_if_the_journal_knows_it(
     mine = kept("abc", told={told.digest: 20})
     for mark, states in ((told, [H, H, F]), (forged, [F, F, F])):
         text = with_mark(f"{HEADING}\n\n{BEGINNING}. User: a\n", mark)
-        theirs = replay([f"{text}\n{WORDS_NOW}\n\nx"])
-        assert [*compare(mine, theirs).states] == states
+        for prompt in (f"{text}\n{WORDS_NOW}\n\nx", f"{text} {WORDS_NOW} x"):
+            for theirs in (replay([prompt]), replay([" ".join(prompt.split())])):
+                assert [*compare(mine, theirs).states] == states
+                assert theirs.turns()[0].words == "x"
 
 
 def test_an_agent_whose_load_tells_less_than_it_knows_is_owed_nothing() -> None:

@@ -50,7 +50,10 @@ no words of the person's."""
 CUT_TITLE: Final = 12
 """Characters of the heading by which a title that was cut short is known."""
 
-_MARK: Final = re.compile(r'\n\[acphold ([\da-f]{16}) (\d{1,10}) ("[^\n]{1,8000}")\][^\S\n]*(?=\n)')
+_MARK: Final = re.compile(
+    r'\s{1,4}\[acphold ([\da-f]{16}) (\d{1,10}) ("(?:[^"\\\n]|\\[^\n]){1,8000}")\][^\S\n]*(?=\s)'
+)
+"""The white space may be other than ours: some agents change it."""
 
 
 class HandOver(Struct, frozen=True):
@@ -111,7 +114,9 @@ def read_handed_over(text: str) -> tuple[HandOver | None, str, str]:
             mark, behind = HandOver(session_id, int(last_seq), digest), behind[found.end() :]
     if not behind.lstrip().startswith(_BEGINNINGS):
         return None, "", text
-    told, _, now = behind.partition(f"\n{WORDS_NOW}\n")
+    told, end, now = behind.partition(f"\n{WORDS_NOW}\n")
+    if not end:
+        told, _, now = behind.partition(f" {WORDS_NOW} ")
     return mark, f"{HEADING}{told}", before.rstrip() + now.lstrip("\n")
 
 
