@@ -70,8 +70,16 @@ async def drip_of_headers(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.01)
 
 
+async def ids(writer: asyncio.StreamWriter) -> None:
+    writer.write(f"HTTP/1.1 200 OK\r\n{HEAD}\r\n".encode())
+    for number in range(700):
+        asked = {"id": f"{number}{'A' * 60_000}", "method": "a", "params": {"sessionId": "s"}}
+        writer.write(f"data: {json.dumps(asked)}\n\n".encode())
+        await writer.drain()
+
+
 EVIL: Final[dict[str, Say]] = {
-    it.__name__: it for it in (gzipped, zstd, twice, flood, drip, drip_of_headers)
+    it.__name__: it for it in (gzipped, zstd, twice, flood, drip, drip_of_headers, ids)
 }
 
 

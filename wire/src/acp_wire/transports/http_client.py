@@ -70,6 +70,10 @@ Checks, not a time: a process that was paused has not read yet what has arrived 
 REPLAY_SECONDS: Final = 60.0
 """Most seconds for which the answer is held back while its replay arrives."""
 
+ID_BYTES: Final = 256
+ASKED: Final = 1024
+"""Longest id of a request of the server whose session is remembered, and most of them."""
+
 SHORT_BYTES: Final = 64 << 10
 """Most bytes of an answer that is a few words."""
 
@@ -396,8 +400,14 @@ class _HttpConnection:
                 await self._put(text)
                 after_answer.set()
                 return
-        elif id_ and (session_id := session_id_in(bytes(message.params))) is not None:
+        elif (
+            message.method is not None
+            and 0 < len(id_) <= ID_BYTES
+            and (session_id := session_id_in(bytes(message.params))) is not None
+        ):
             self._asked_of_us[id_] = session_id
+            if len(self._asked_of_us) > ASKED:  # it is answered without the name of its session
+                self._asked_of_us.pop(next(iter(self._asked_of_us)))
         await self._put(text)
 
     async def _note_open(self, session_id: str, after: asyncio.Event, *, replays: bool) -> None:
