@@ -125,11 +125,11 @@ def test_files_that_have_it_still_are_named(
     os.mkfifo(logs / "pipe.log")
     (logs / "gone.log.1").symlink_to(logs / "gone")
     said_then = forget(acphold).err
-    assert f"Its agent has it still: {tmp_path}/.claude/projects" in said_then
+    assert f"Its agent still has it: {tmp_path}/.claude/projects" in said_then
     assert ("daemon-one.log" in said_then, "A log has it" in said_then) == (False, True)
     assert "pipe.log; it cannot be read: it is a pipe, not a file" in said_then
     assert "gone.log" not in said_then
-    assert "The journal before a restore may have it" in said_then
+    assert "A journal replaced by a restore may still have it" in said_then
 
 
 def test_no_import_restore_or_copy_brings_it_back(

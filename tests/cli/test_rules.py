@@ -191,7 +191,7 @@ async def test_a_rule_of_a_kind_that_there_is_no_more_is_listed_with_the_reason(
     await opened.aclose()
     _, over = rules(journal, folder=folder).splitlines()
     assert over.startswith("2 Always allow every agent to edit docs in project")
-    assert " · it ended at an upgrade: acphold asks about every edit" in over
+    assert " · ended by an upgrade: acphold asks about every edit" in over
     listed = [json.loads(it) for it in rules(journal, "--json", folder=folder).splitlines()]
     assert [(it["isOver"], it["waits"]) for it in listed] == [(False, False), (True, False)]
     rules(journal, "rm", "2", folder=folder)

@@ -41,11 +41,11 @@ def test_a_chat_through_a_server_keeps_no_files_of_here_and_says_whose_folder_it
     begun = far(served, "chat", "--cwd", there, "--", *CONNECT, code, typed="quick: one\n")
     assert begun.returncode == 0, begun.stderr
     assert "You said: quick: one" in begun.stdout
-    assert f"{there} is a folder on {served.url}; files here are not kept." in begun.stderr
+    assert f"{there} is a folder on {served.url}; its files are not kept here." in begun.stderr
     assert "#pair=" not in begun.stderr
     # From then on the machine's name will do, and the session remembers it.
     again = far(served, "chat", "--cwd", there, "--", *CONNECT, "localhost", typed="quick: two\n")
-    assert f"{there} is a folder on localhost; files here are not kept." in again.stderr
+    assert f"{there} is a folder on localhost; its files are not kept here." in again.stderr
     (row,) = map(json.loads, far(served, "list", "two", "--json").stdout.splitlines())
     far(served, "agent", "stop", "--all")
     on = far(served, "continue", row["sessionId"], typed="quick: three\n")

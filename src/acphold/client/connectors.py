@@ -127,8 +127,8 @@ async def connect(
         here = [it for it in options.get("handlers", {}) if client_row(it).by == "workspace"]
         if options.get("files") or options.get("terminals") or here:
             raise DeclarationError(
-                "connect serves no files and no terminals of this machine to an address: the "
-                "agent and its files are there"
+                "connect cannot offer files or terminals of this machine to a server: the agent "
+                "works with those of its own machine"
             )
         endpoint = ServerEndpoint(
             words[0],

@@ -40,7 +40,7 @@ def files_with(home: Home, has: Callable[[str], bool], ways: list[bytes]) -> Ite
                     known[path] = False
                     continue
                 if known[path] and not is_known:
-                    yield f"Its agent has it still: {path}"
+                    yield f"Its agent still has it: {path}"
 
 
 def _stands_in(path: str, ways: list[bytes]) -> bool:

@@ -1,4 +1,4 @@
-"""Steps for whoever reads what others wrote: a step is a character that it looks at.
+"""A limit of steps for reading what others wrote: a step is a character that is looked at.
 
 A limit in bytes, or in waiting, does not bound the work behind it. So each face says how many steps
 its reader may take, and the reader counts them.

@@ -90,7 +90,7 @@ def clearing_update(raw: bytes) -> bytes:
 
 
 def command_in(prompt: bytes) -> str:
-    """Return the command of COMMANDS that a prompt is; "" if it is none."""
+    """Return the prompt's command if it is one of COMMANDS; "" for any other prompt."""
     if len(prompt) > 200:
         return ""
     words = "".join(string(members(block).get("text")) or "" for block in items(prompt)).split()

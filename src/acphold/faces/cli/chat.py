@@ -237,7 +237,7 @@ async def _chat_with(
         clock.start(f"Starting {continuation.start_name(start)}{where} …")
     if far:
         clock.close()
-        tell(f"{on_one_line(cwd)} is a folder on {on_one_line(far)}; files here are not kept.")
+        tell(f"{on_one_line(cwd)} is a folder on {on_one_line(far)}; its files are not kept here.")
 
     async def show_how_to_continue(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:

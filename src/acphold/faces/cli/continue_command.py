@@ -135,7 +135,7 @@ class _Options(WantedCopy, kw_only=True):
         if self.source is not None and (self.watch or len(self.words) != 1):
             raise UsageError(
                 "--bring-from needs the ID of one session, from `acphold list --host HOST`, or the "
-                "whole one in the address of its page at a server; it does not go with --watch"
+                "whole one in the address of its page at a server, and no --watch"
             )
         if is_copied and self.files is not None and self.cwd is not None:
             raise UsageError("--files and --cwd each name a folder; use one of them")

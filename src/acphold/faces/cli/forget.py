@@ -43,7 +43,7 @@ async def forget(*, sure: bool = options.SURE) -> int:
 
     text = _read_text()
     if len(text) < SHORTEST:
-        raise UsageError(f"a text of fewer than {SHORTEST} characters stands in many others")
+        raise UsageError(f"a text of fewer than {SHORTEST} characters is part of many others")
     if len(text) > LONGEST:
         raise UsageError(f"a text has at most {LONGEST:,} characters")
     if not confirm(f"Remove these {len(text)} characters everywhere?", "removed", sure=sure):
@@ -61,7 +61,7 @@ async def forget(*, sure: bool = options.SURE) -> int:
     print(f"Removed it from {where}, and from {quantity(snapshots, 'snapshot')} of files.")
     for its_id, why in left:
         why = why if why != "it is open" else "it is open; close it or run `acphold agent stop`"
-        tell(f"{on_one_line(its_id)} has it still: {on_one_line(why)}, then run this again")
+        tell(f"{on_one_line(its_id)} still has it: {on_one_line(why)}, then run this again")
     for line in unsearched:
         tell(f"Kept files that were not searched may have it: {on_one_line(folder(line))}")
     ways = sorted({way.encode(errors="surrogatepass") for way in ways_to_write(text)})
@@ -95,4 +95,4 @@ def _beside(ways: list[bytes]) -> Iterator[str]:
             yield f"A log may have it: {folder(str(log))}; it cannot be read: {error.strerror}"
     journal = Path(default_location())
     for former in sorted(journal.parent.glob(f"{escape(journal.name)}-before-*[0-9]")):
-        yield f"The journal before a restore may have it: {folder(str(former))}"
+        yield f"A journal replaced by a restore may still have it: {folder(str(former))}"

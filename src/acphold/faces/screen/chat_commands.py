@@ -143,7 +143,7 @@ class ChatCommands:
         finally:
             self._is_taking_back = False
         self._screen.face.put_back(text)
-        self._screen.show_hint("Enter puts it back; on an empty line, as it was")
+        self._screen.show_hint("Enter puts it back; an empty line leaves it as it was")
 
     async def shell(self, command: str) -> None:
         """Run the person's shell command in the folder of the session."""

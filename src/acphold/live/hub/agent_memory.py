@@ -1,4 +1,4 @@
-"""What an agent remembers of a session, as a value; what it is owed follows from that alone.
+"""The memory that an agent has of a session, as a value; what it lacks follows from that alone.
 
 An agent shows what it remembers when it loads the session: its replay is compared with the journal,
 turn by turn, as it streams. Each turn of ours is one of these:

@@ -169,7 +169,7 @@ LOST_PART = "The agent has lost the end of this conversation"
 GIVEN = "The agent does not know this conversation yet"
 """Titles of the notice: for an agent that has held the conversation, and for one that has not."""
 
-BRINGS = "Your next prompt brings it {} (about {} tokens){}. Begin it with {} to go on without."
+BRINGS = "Your next prompt brings it {} (about {} tokens){}. Start it with {} to leave that out."
 """The text of the notice."""
 
 TOKEN_BYTES = 4

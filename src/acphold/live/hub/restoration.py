@@ -104,7 +104,7 @@ IN_DOUBT_HOW = (
     f"Nothing is passed on to it. Begin your next prompt with {WITH} to pass on all of it."
 )
 
-NO_WORDS = "Write your prompt behind {}."
+NO_WORDS = "Write your prompt after {}."
 
 FEW = 10
 """A context of less than this part of what it was is nearly empty."""

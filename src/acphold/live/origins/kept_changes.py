@@ -166,7 +166,7 @@ async def _kept_changes(
         return files, [*between]
 
     files, between = await (threads or Threads(1)).run_in_steps(compare)
-    notes = [f"changed between turns, in none of them: {_some(between)}"] if between else []
+    notes = [f"changed between turns: {_some(between)}"] if between else []
     notes += [
         f"{name} may also have changed files here meanwhile"
         for name in await _others(journal, row.session_id, rows, wanted)

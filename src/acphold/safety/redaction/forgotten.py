@@ -101,7 +101,7 @@ class ForgottenTexts(KnownSecrets):
 
 
 class _NoMessages:
-    """For texts that no others continue."""
+    """Texts that are complete: no other record continues one."""
 
     def chunk(self, kind: str, value: object, /) -> None:
         return None

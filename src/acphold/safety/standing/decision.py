@@ -115,7 +115,7 @@ class StandingRule(Struct, frozen=True):
         if self.kind == "edit":
             return "acphold asks about every edit; let the agent's own mode accept them"
         if self.is_prefix and self.verdict == "allow" and row_of(self.argv) is None:
-            return f"it is not known any more what the arguments of {self.argv[0]} do"
+            return f"acphold no longer knows what the arguments of {self.argv[0]} do"
         return ""
 
     @property
@@ -142,7 +142,7 @@ class StandingRule(Struct, frozen=True):
     def meaning(self) -> str:
         """Its effect, in plain words."""
         if why := self.why_over:
-            return f"it ended at an upgrade: {why}"
+            return f"ended by an upgrade: {why}"
         if self.verdict == "ask":
             return "your rules are paused in this session" if self.is_rest else "always asks"
         row = row_of(self.argv)
