@@ -127,6 +127,6 @@ async def test_a_redirect_takes_nobody_and_no_token_to_another_server() -> None:
     "serves", [{"files": True}, {"terminals": True}, {"handlers": {"fs/read_text_file": len}}]
 )
 async def test_an_address_gets_no_files_or_terminals_of_this_machine(serves: Any) -> None:
-    with pytest.raises(DeclarationError, match="the agent and its files are there"):
+    with pytest.raises(DeclarationError, match="cannot offer files or terminals"):
         async with acphold.connect("https://there.example/acp", **serves):
             pass
