@@ -20,19 +20,19 @@ from tests.hub.shared import shared
 from tests.postgresql import Databases
 
 COSTS = {
-    ("hub", "prompt"): (5_790, 114, 8_240, 33_200),
+    ("hub", "prompt"): (5_850, 114, 8_240, 33_200),
     ("hub", PAUSE): (6_428, 366, 41_200, 33_100),
     ("hub", "prompt with ten updates"): (8_690, 165, 22_145, 36_500),
     ("hub", "prompt with ten updates apart"): (22_816, 624, 58_710, 37_800),
     ("hub", "load of 1,000"): (30_200, 744, 0, 3_150),
     ("hub", "one more client"): (9_978, 165, 22_145, 36_500),
-    ("library", "prompt"): (5_338, 136, 4_120, 33_500),
-    ("library", PAUSE): (5_980, 390, 37_080, 33_300),
+    ("library", "prompt"): (5_400, 136, 4_120, 33_500),
+    ("library", PAUSE): (6_043, 390, 37_080, 33_300),
     ("library", "prompt with ten updates"): (7_756, 180, 21_630, 35_300),
     ("library", "prompt with ten updates apart"): (27_438, 646, 60_770, 37_800),
     ("library", "load of 1,000"): (30_180, 744, 0, 3_150),
     ("library", "one more client"): (9_060, 180, 21_630, 36_900),
-    (SOCKET, "prompt"): (6_169, 180, 6_180, 33_800),
+    (SOCKET, "prompt"): (6_233, 180, 6_180, 33_800),
     (SOCKET, "prompt with ten updates"): (8_956, 224, 21_115, 37_200),
     (SOCKET, "prompt with ten updates apart"): (29_315, 690, 57_165, 38_200),
     (RELAY, "prompt"): (868, 0, 0, 772),

@@ -70,7 +70,7 @@ def test_the_diff_of_a_fork_is_that_of_its_turns_and_names_no_other_session(
     first = fork(acphold, session.id, "--files", str(tmp_path / "first"))
     for id in (session.id, first):
         done = acphold.run("diff", id)
-        assert "a.txt: turns 1, 2\n" in done.out
+        assert "a.txt: turns 1-2\n" in done.out
         assert "meanwhile" not in done.err
     assert "# a.txt: turn 1\n" in acphold.run("diff", first, "--turn", "1").out
 

@@ -242,7 +242,9 @@ async def test_an_entry_that_can_be_none_of_its_kind_is_counted_and_reaches_no_c
     async with wrapped(journal) as client:
         await client.load("s1")
         told = [update for update in client.updates("s1") if "_chunk" in update["sessionUpdate"]]
-        assert [update["content"]["text"] for update in told] == ["Hello.", "Hi."]
+        said, answered, lost = [update["content"]["text"] for update in told]
+        assert (said, answered) == ("Hello.", "Hi.")
+        assert "The agent has lost this conversation" in lost
         await client.prompt("s1", {"say": "More."})
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from acp_wire.schema import PermissionOption
+from acp_wire.schema.updates import PermissionOptionKind
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation.permissions import (
     STEPS,
@@ -20,7 +21,12 @@ from acphold.conversation.presentation.present_diffs import PresentDiff
 from acphold.faces.screen import panels
 from tests.slow_texts import SLOW
 
-KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
+KINDS: tuple[PermissionOptionKind, ...] = (
+    "allow_once",
+    "allow_always",
+    "reject_once",
+    "reject_always",
+)
 OPTIONS = [{"optionId": kind, "kind": kind, "name": kind} for kind in KINDS]
 PARAMS = json.dumps({"options": OPTIONS}).encode()
 

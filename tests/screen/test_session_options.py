@@ -75,7 +75,7 @@ async def test_only_a_mode_that_accepts_edits_and_nothing_else_is_one(
 
     def session(current: str) -> Any:
         modes = [SimpleNamespace(id=it, name=words) for it, words in (("ask", "Ask"), (id_, name))]
-        return SimpleNamespace(options=(), mode=current, modes=modes, set_mode=set_mode)
+        return SimpleNamespace(config_options=(), mode=current, modes=modes, set_mode=set_mode)
 
     assert edit_mode(session(id_)) is None  # it is in it
     found = edit_mode(session("ask"))

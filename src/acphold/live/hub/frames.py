@@ -189,7 +189,7 @@ class ShownChildren:
     def _announce(self, change: children.ChildChange) -> list[bytes]:
         task = change.changes.get("description")
         title = change.changes.get("title") or task
-        state, status = change.changes.get("state"), ""  # "" for one that no call can have
+        state, status = change.changes.get("status"), ""  # "" for one that no call can have
         if state in children.AT_WORK:
             status = "in_progress"
         elif state == "idle":
