@@ -23,7 +23,7 @@ from acphold.conversation.history.handovers import (
     text_digest,
     with_mark,
 )
-from acphold.errors import AgentExitedError
+from acphold.errors import AgentExitedError, RemoteError
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_memory import KeptTurns, Owed, compare
@@ -404,3 +404,34 @@ async def test_without_a_load_a_clearing_leaves_doubt(journal: Path) -> None:
         [[context, _]] = prompted(house)
         assert "User: two" in context
         assert "User: one" not in context
+
+
+@pytest.mark.parametrize(("code", "words"), [(-32603, "thread not found: {}"), (-32603, "oops")])
+async def test_an_agent_that_does_not_know_what_it_opened_gets_a_new_session_once(
+    code: int, words: str, journal: Path
+) -> None:
+    await begin(journal, *TWO)
+    async with shared(journal) as house:
+        house.agent.first_id = 7
+        client = await open_again(house, "puppet", "resume")
+        turn = await house.begun(client, "s0", "three")
+
+        def refusal(agents_id: str) -> RemoteError:
+            raw = {"code": code, "message": "Internal", "data": words.format(agents_id)}
+            return RemoteError(code, "Internal", json.dumps(raw).encode())
+
+        await house.agent.end("s0", refusal("s0"))
+        if "{}" in words:
+            await house.agent.prompted("s7")
+            await house.agent.end("s7", refusal("s7"))  # only once
+        with pytest.raises(Refused):
+            await turn
+        first, *again = prompted(house)
+        assert first == ["three"]
+        assert len(again) == len(lines(client)) == ("{}" in words)
+        if again:
+            [[context, own]] = again
+            assert "User: one" in context
+            assert own == "three"
+            await house.turn(client, "s0", "four", "FOUR", own="s7")
+            assert len(prompted(house)[-1]) == 2  # still owed

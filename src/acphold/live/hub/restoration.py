@@ -49,6 +49,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire import schema
+from acp_wire.rpc.requests import Answer
 from acp_wire.schema import items, members, splice
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.workspace.threads import Threads
@@ -93,6 +94,10 @@ HELD = (
 """Phrases by which agents say that another process of theirs has a session open; the protocol has
 no code for it."""
 
+NOT_FOUND = r"(?i)not (be )?found|unknown|no such|does ?n[o']t exist"
+NOT_FOUND_CODES = (-32002, -32602, -32603)
+"""Phrases and codes by which agents refuse a prompt in a session that they have lost."""
+
 AGENT_ENDED = "interrupted: the agent ended meanwhile"
 """The reason for the end of a sub-agent that was still at work after a turn."""
 
@@ -118,7 +123,9 @@ class Restoration(Struct, eq=False):
     `_held_with` is another agent that the conversation began with, here or in the session that this
     one was copied from; `_is_new` says that the agent has not held it itself. `went_on` is set by
     the hub if the agent's own list has a later time than our last entry. `_others` are the agent's
-    own sessions of a folder since a time.
+    own sessions of a folder since a time. `_is_unproven` says that the agent has opened it again
+    and answered no prompt since; `_is_lost` that it has refused one then: codex-acp 2.6 opens a
+    thread that was deleted, and refuses each prompt in it.
     """
 
     _session: HubSession
@@ -135,6 +142,8 @@ class Restoration(Struct, eq=False):
     _transfer: Origin | None = None
     _held_with: str | None = None
     _is_new: bool = False
+    _is_unproven: bool = False
+    _is_lost: bool = False
     _unlinked: str | None = None
     _running: asyncio.Task[None] | None = None
 
@@ -216,10 +225,26 @@ class Restoration(Struct, eq=False):
         owed."""
         if self._owed is not None or self.doubt == "cut":
             self.doubt = ""
-        self._owed, self._is_in_doubt = None, False
+        self._owed, self._is_in_doubt, self._is_unproven = None, False, False
         if self._unlinked is not None:
             await self._session.link(self._side.agent.key, self._unlinked)
             self._unlinked = None
+
+    def on_refusal(self, answer: Answer) -> bool:
+        """Return True for an answer to the first prompt since the opening that says that the agent
+        does not know the session; then it is opened anew, once."""
+        if not self._is_unproven or not isinstance(answer, errors.RemoteError):
+            return False
+        words = str(answer)
+        self._is_lost = (
+            answer.code in NOT_FOUND_CODES
+            and (self._side.id or "") in words
+            and re.search(NOT_FOUND, words) is not None
+        )
+        if self._is_lost:
+            log.warning("session %s: the agent has lost it: %s", self._session.id, words)
+            self._side.close()
+        return self._is_lost
 
     def on_command(self, prompt: bytes, usage: bytes | None) -> None:
         """Note that the agent has answered a prompt that may be a command to forget everything;
@@ -290,8 +315,12 @@ class Restoration(Struct, eq=False):
             if row.agent != key:
                 self._transfer = Origin(row.session_id, row.agent, self._session.last_seq)
             self._cleared = await self._dead_through(through)
-            if known is not None:
+            is_lost, self._is_lost, self._is_unproven = self._is_lost, False, False
+            if is_lost:
+                opened = None
+            elif known is not None:
                 opened = await self._reopen(known, through)
+                self._is_unproven = opened is not None and not side.agent.reads_journal
             else:  # by the agent's own fork of the session that it was copied from, if that fits
                 from acphold.live.hub.forks import fork_source  # late: few agents can fork
 

@@ -289,6 +289,20 @@ class Turns(Struct, eq=False):
             session.hold(kind, [raw])
         session.hold("prompt", [turn.prompt], turn.author, change)
 
+    async def _send_again(self, turn: PromptTurn) -> None:
+        """Send the prompt once more: the agent has lost the session, and gets a new one."""
+        try:
+            await self._record(turn)
+            await self._make_ready(turn)
+            if turn.stage is TurnStage.STARTING:
+                await self._send(turn)
+            if turn.is_cancelled and not turn.is_at_agent:
+                await self._end(turn, CANCELLED)
+        except errors.AcpError as exc:
+            await self._end(turn, exc)
+        except Exception as exc:  # whatever went wrong, a client that waits is answered
+            self._conclude(turn, exc)
+
     async def _agent_is_free(self) -> None:
         """Wait for the agent to end an earlier turn that was answered for; if it does not, restart
         it.
@@ -322,6 +336,10 @@ class Turns(Struct, eq=False):
             self._last_sent = None
         if turn.stage is not TurnStage.RUNNING:
             self._side.voice = Voice.STALE
+        elif self._restoration.on_refusal(answer):
+            turn.stage = TurnStage.STARTING
+            self._runs.start(self._send_again(turn), "turn again")
+            return
         try:
             if isinstance(answer, bytes):
                 await self._restoration.on_understood()
