@@ -208,14 +208,13 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
 """The table, by name."""
 
 FORGETS: Final[Mapping[str, frozenset[str]]] = {
-    "claude": frozenset({"/clear"}),
-    "qwen": frozenset({"/clear"}),
+    "claude": frozenset({"/clear", "/new", "/reset"}),
+    "qwen": frozenset({"/clear", "/new", "/reset"}),
+    "goose": frozenset({"/clear"}),
 }
-"""Commands at which an agent forgets everything, seen at its model: with claude-agent-acp 0.100.0
-and qwen-code 0.24.4. What others do shows otherwise: codex-acp refuses `/new`."""
-
-TELLS_LESS: Final[frozenset[str]] = frozenset()
-"""Agents whose load replays less than they know, so that nothing follows from what it lacks."""
+"""Commands at which an agent forgets everything, seen at its model: with claude-agent-acp 0.101.0,
+qwen-code 0.24.4 and goose 1.52.0, whose `/new` goes to the model, as all three do with codex-acp
+and gemini; opencode ignores them."""
 
 TERMS_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "claude": {

@@ -1,7 +1,7 @@
 """Clearings: the person had the agent forget what was said.
 
 A command is a claim: agents refuse some, and say so in plain words. The clearing is *shown* once
-the agent has proved it: by a row of `known_agents.MEMORY_COMMANDS`, by the size of its context, or
+the agent has proved it: by a row of `known_agents.FORGETS`, by the size of its context, or
 by its replay. What stands above a shown one is dead: no agent is handed it.
 """
 

@@ -162,11 +162,10 @@ class Owed(Struct, frozen=True):
     is_part: bool = False
 
 
-def compare(kept: KeptTurns, replay: ComparedTurns, *, tells_less: bool = False) -> AgentMemory:
+def compare(kept: KeptTurns, replay: ComparedTurns) -> AgentMemory:
     """Compare the journal's turns with those of a replay that is over.
 
-    `tells_less` says that this agent knows more than it replays. Where the person asked it to
-    forget, all above is cleared if the replay has nothing of it.
+    Where the person asked it to forget, all above is cleared if the replay has nothing of it.
     """
     theirs = replay.turns()
     ours = kept.turns
@@ -183,8 +182,7 @@ def compare(kept: KeptTurns, replay: ComparedTurns, *, tells_less: bool = False)
     both = [n for n in sorted(has) if is_alive[n]]
     first, last = (both[0], both[-1]) if both else (len(ours), -1)
     stands_for_all = (
-        tells_less
-        or replay.summarized
+        replay.summarized
         or any(turn.words.startswith(SUMMARIES) for turn in theirs[:1])
         or any(turn.handed_over and turn.mark is None for turn in theirs)
     )

@@ -69,7 +69,7 @@ from acphold.conversation.history.handovers import (
 from acphold.conversation.history.raw_update import array, text_block
 from acphold.journal.journal import Journal, session_of, state_of
 from acphold.journal.rows import RowChange
-from acphold.known_agents import FORGETS, TELLS_LESS, short_name
+from acphold.known_agents import FORGETS, short_name
 from acphold.live.agents.interface import AgentExchange
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice, new_session_id
@@ -468,8 +468,7 @@ class Restoration(Struct, eq=False):
             outside: list[bytes] | None = None
         else:
             kept = await kept_turns(self._journal, session.id, through, side.agent.key)
-            tells_less = short_name(side.agent.key) in TELLS_LESS
-            memory, is_over = compare(kept, replay.turns, tells_less=tells_less), True
+            memory, is_over = compare(kept, replay.turns), True
             if (
                 memory.owed(kept) is not None
                 or memory.is_in_doubt
@@ -478,7 +477,7 @@ class Restoration(Struct, eq=False):
                 or (went_on and not memory.outside)
             ):
                 is_over = await replay.over()
-                memory = compare(kept, replay.turns, tells_less=tells_less)
+                memory = compare(kept, replay.turns)
                 is_owed = memory.owed(kept) is not None
                 self._is_in_doubt = memory.is_in_doubt or (is_owed and not is_over)
             if not is_over and memory.cleared > kept.cleared:  # it may still show the contrary
