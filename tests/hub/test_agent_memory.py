@@ -70,6 +70,7 @@ def kept(words: Sequence[str], **how: Any) -> KeptTurns:
         ("abc", {"cleared": 15}, "a", [R, F, F], Owed(15)),
         ("abc", {"cleared": 15}, "bc", [G, H, H], None),
         ("abc", {"cleared": 15}, "abc", [R, H, H], None),
+        (["a", "/clear", "c"], {"cleared": 25}, ["/clear", "c"], [G, G, H], None),  # goose
         ("abc", {"asked": 15}, "abc", [H, H, H], None),  # refused
         ("abc", {"asked": 15}, "bc", [G, H, H], None),  # it did
         ("abc", {"asked": 15}, "", [G, F, F], Owed(15)),

@@ -189,7 +189,7 @@ def compare(kept: KeptTurns, replay: ComparedTurns) -> AgentMemory:
     states: list[TurnMemory] = []
     for n in range(len(ours)):
         if not is_alive[n]:
-            states.append("revived" if n in shared else "gone")
+            states.append("revived" if n in shared and not is_weak(ours[n]) else "gone")
         elif n in has or first < n < last:
             states.append("has")
         elif n < first and (both or stands_for_all):
