@@ -123,8 +123,8 @@ class Restoration(Struct, eq=False):
     `_held_with` is another agent that the conversation began with, here or in the session that this
     one was copied from; `_is_new` says that the agent has not held it itself. `went_on` is set by
     the hub if the agent's own list has a later time than our last entry. `_others` are the agent's
-    own sessions of a folder since a time. `_is_unproven` says that the agent has opened it again
-    and answered no prompt since; `_is_lost` that it has refused one then: codex-acp 2.6 opens a
+    own sessions of a folder since a time. `_is_unproven` says that it was opened again and no
+    prompt was answered since; `_is_lost` that the agent has refused one then: codex-acp 2.6 opens a
     thread that was deleted, and refuses each prompt in it.
     """
 
@@ -225,15 +225,17 @@ class Restoration(Struct, eq=False):
         owed."""
         if self._owed is not None or self.doubt == "cut":
             self.doubt = ""
-        self._owed, self._is_in_doubt, self._is_unproven = None, False, False
-        if self._unlinked is not None:
-            await self._session.link(self._side.agent.key, self._unlinked)
-            self._unlinked = None
+        if self._is_unproven:
+            self._owed, self._is_in_doubt, self._is_unproven = None, False, False
+            if self._unlinked is not None:
+                await self._session.link(self._side.agent.key, self._unlinked)
+                self._unlinked = None
 
     def on_refusal(self, answer: Answer) -> bool:
         """Return True for an answer to the first prompt since the opening that says that the agent
         does not know the session; then it is opened anew, once."""
-        if not self._is_unproven or not isinstance(answer, errors.RemoteError):
+        is_new = self._unlinked is not None or self._side.agent.reads_journal
+        if is_new or not self._is_unproven or not isinstance(answer, errors.RemoteError):
             return False
         words = str(answer)
         self._is_lost = (
@@ -315,12 +317,11 @@ class Restoration(Struct, eq=False):
             if row.agent != key:
                 self._transfer = Origin(row.session_id, row.agent, self._session.last_seq)
             self._cleared = await self._dead_through(through)
-            is_lost, self._is_lost, self._is_unproven = self._is_lost, False, False
+            is_lost, self._is_lost, self._is_unproven = self._is_lost, False, True
             if is_lost:
                 opened = None
             elif known is not None:
                 opened = await self._reopen(known, through)
-                self._is_unproven = opened is not None and not side.agent.reads_journal
             else:  # by the agent's own fork of the session that it was copied from, if that fits
                 from acphold.live.hub.forks import fork_source  # late: few agents can fork
 

@@ -336,13 +336,13 @@ class Turns(Struct, eq=False):
             self._last_sent = None
         if turn.stage is not TurnStage.RUNNING:
             self._side.voice = Voice.STALE
-        elif self._restoration.on_refusal(answer):
-            turn.stage = TurnStage.STARTING
-            self._runs.start(self._send_again(turn), "turn again")
-            return
         try:
             if isinstance(answer, bytes):
                 await self._restoration.on_understood()
+            elif turn.stage is TurnStage.RUNNING and self._restoration.on_refusal(answer):
+                turn.stage = TurnStage.STARTING
+                self._runs.start(self._send_again(turn), "turn again")
+                return
             await self._end(turn, answer)
             if self._session.holds_any:  # the turn was over already
                 await self._session.release()
