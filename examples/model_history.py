@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import acphold
 from acphold.types import Content, Item
@@ -45,8 +45,8 @@ class Step:
     """Words of a person, or of the agent, whose `calls` come after its words."""
 
     is_person: bool
-    blocks: list[Content] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    blocks: list[Content] = field(default_factory=list[Content])
+    calls: list[Call] = field(default_factory=list[Call])
 
 
 def steps(timeline: Iterable[Item]) -> list[Step]:
@@ -75,6 +75,8 @@ def steps(timeline: Iterable[Item]) -> list[Step]:
                 made = [Step(True, [*acphold.Message("user", None, summary).blocks])]
             case acphold.TurnEnd(outcome=outcome) if outcome in ENDS:
                 step(is_person=True).blocks.append(acphold.TextContent(ENDS[outcome]))
+            case _:
+                pass  # what a sub-agent did stands in the result of its call
     return made
 
 
@@ -97,7 +99,9 @@ def counting(timeline: Iterable[Item]) -> Iterator[Item]:
 def called(tool: acphold.ToolCall, number: int) -> Call:
     """Return the `number`th call with a result, whether it had one or not."""
     given, output = tool.input, tool.output
-    arguments = given if isinstance(given, dict) else {} if given is None else {"input": given}
+    arguments: dict[str, Any] = {} if given is None else {"input": given}
+    if isinstance(given, dict):
+        arguments = cast("dict[str, Any]", given)
     if output is None:
         words = [*map(text, tool.blocks), *(f"{diff.path} was changed." for diff in tool.diffs)]
     else:
@@ -120,7 +124,8 @@ def text(block: Content) -> str:
             return f"[{name}]({uri})"
         case acphold.EmbeddedResource(resource=acphold.TextResourceContents(uri=uri, text=words)):
             return f'<file uri="{uri}">\n{words}\n</file>'
-    return f"({getattr(block, 'mime_type', None) or 'something that is no text'})"
+        case _:
+            return f"({getattr(block, 'mime_type', None) or 'something that is no text'})"
 
 
 def chat_messages(timeline: Iterable[Item]) -> list[dict[str, Any]]:

@@ -180,9 +180,9 @@ def test_of_an_agents_conversations_only_those_that_have_grown_are_read_again(
     read: list[str] = []
     take = Intake.take
 
-    async def noted(self: Intake, source: Source, reader: Reader) -> TakenSource:
+    async def noted(self: Intake, source: Source, reader: Reader, **how: bool) -> TakenSource:
         read.append(source.downstream_id)
-        return await take(self, source, reader)
+        return await take(self, source, reader, **how)
 
     monkeypatch.setattr(Intake, "take", noted)
 

@@ -29,8 +29,8 @@ agent.option("careful", default=False)
 
 @agent.prompt
 async def work(turn: acphold.Turn) -> None:
-    session = turn.session
-    await turn.say(f"{session.mode} {session.options['model']} {session.options['careful']}: ")
+    mode, options = turn.session.mode, turn.session.config_options
+    await turn.say(f"{mode} {options['model']} {options['careful']}: ")
     for name in turn.mcp:
         result = await turn.mcp.call(name, "echo", {"message": turn.text})
         await turn.say(f"{name} says {result.text}")

@@ -57,6 +57,8 @@ def conversation(updates: list[dict[str, Any]]) -> list[Any]:
     seen: list[Any] = []
     for update in updates:
         kind = update["sessionUpdate"]
+        if "/without-history" in str(update.get("content")):
+            continue  # the agent has lost it: the line is a new one, of the load
         if kind not in SPOKEN or update["content"]["type"] != "text":
             seen.append(update)
         elif seen and isinstance(seen[-1], list) and seen[-1][0] == kind:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,28 +28,6 @@ from tests.web.certificates import new_authority
 from tests.web.conftest import ACPHOLD, Served
 
 pytestmark = pytest.mark.slow
-
-
-async def test_an_agent_is_not_told_of_files_and_terminals_of_another_machine(
-    tmp_path: Path,
-) -> None:
-    from tests.web.conftest import serving
-
-    teller = tmp_path / "agent.py"
-    teller.write_text(
-        "import json, sys\n"
-        "asked = json.loads(sys.stdin.readline())\n"
-        "said = json.dumps(asked['params']['clientCapabilities'])\n"
-        "print(json.dumps({'jsonrpc': '2.0', 'id': asked['id'], 'result': {'protocolVersion': 1,"
-        " 'agentInfo': {'name': said, 'version': '1'}}}), flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    with serving(tmp_path, agent=(sys.executable, str(teller))) as served:
-        token = served.token()
-        async with acphold.connect(served.url, token=token, files=True, terminals=True) as agent:
-            told = json.loads(agent.name)
-    assert "terminal" not in told
-    assert "fs" not in told
 
 
 async def test_an_editor_that_knows_only_commands_pairs_and_talks_over_connect(

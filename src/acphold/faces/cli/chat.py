@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from acp_wire.surroundings import Surroundings
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.conversation.history.prompt_queue import prompt_quantity
+from acphold.errors import UnknownSessionError
 from acphold.faces.cli import continuation, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import lasting_id, sessions_here
@@ -162,8 +163,15 @@ async def _choose(words: str) -> str | None:
 async def _chat(wanted: WantedConversation) -> tuple[int, LeftSession | None]:
     """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
+    program = agent_command(wanted.agent).command if wanted.agent else wanted.program
     if wanted.session_id or (wanted.newest and not wanted.names_agent):
-        kept = await continuation.session_to_continue(wanted.session_id, wanted.cwd or os.getcwd())
+        try:
+            kept = await continuation.session_to_continue(
+                wanted.session_id, wanted.cwd or os.getcwd()
+            )
+        except UnknownSessionError:  # a server has sessions that are unknown here
+            if not wanted.names_agent or not far_machine(program, os.getcwd()):
+                raise
         if kept is not None and not wanted.is_new_beside:
             refuse_moved(kept)
             async with existing_journal() as found:
@@ -288,6 +296,11 @@ async def _session(
     servers = wanted.setup.servers
     if kept is not None:
         found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
+    elif wanted.session_id:
+        theirs = (it async for it in agent.sessions() if it.session_id == wanted.session_id)
+        if (info := await anext(theirs, None)) is None:
+            raise UnknownSessionError(wanted.session_id)
+        found = await agent.load_session(info, mcp_servers=servers)
     elif wanted.words is not None:
         clock.close()
         if (info := await choose_session_of(agent)) is None:
