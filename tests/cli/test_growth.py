@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -180,7 +181,7 @@ def test_of_an_agents_conversations_only_those_that_have_grown_are_read_again(
     read: list[str] = []
     take = Intake.take
 
-    async def noted(self: Intake, source: Source, reader: Reader, **how: bool) -> TakenSource:
+    async def noted(self: Intake, source: Source, reader: Reader, **how: Any) -> TakenSource:
         read.append(source.downstream_id)
         return await take(self, source, reader, **how)
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,8 +18,7 @@ import pytest
 import acphold
 from acphold.client.answers import PermissionQuestion
 from tests.editor import SCRIPTED, Talker, editor, introduced, scripted_agent, wrap_command
-from tests.screen_terminal import Terminal, terminal
-from tests.web.conftest import ACPHOLD, Served, serving
+from tests.web.conftest import ACPHOLD, Served
 from tests.web.far_client import (
     ALL_AGENTS,
     PERMISSION,
@@ -30,9 +27,7 @@ from tests.web.far_client import (
     FarClient,
     asks,
     far_client,
-    steps,
 )
-from tests.web.far_machine import laptop
 from tests.web.machines import machines
 from tests.web.network import Network, network, served_through
 
@@ -214,37 +209,3 @@ async def test_a_client_of_one_machine_leaves_the_question_of_another_open(
                 prompting.exception()
         await until_left(one.served, session_id)
         await answered_later(one.served, one.served.url, session_id, tmp_path)
-
-
-def is_left(one: Terminal) -> None:
-    assert one.ended("\x04") == 0
-
-
-def sleeps(one: Terminal) -> None:
-    """The lid is closed: nothing runs there, and no connection ends."""
-    os.kill(one.process.pid, signal.SIGSTOP)
-
-
-@pytest.mark.parametrize("goes", [is_left, sleeps])
-async def test_a_terminal_that_goes_with_a_question_on_it_leaves_it_to_others(
-    tmp_path: Path, goes: Callable[[Terminal], None]
-) -> None:
-    agent = (sys.executable, SCRIPTED, "{}")
-    with serving(tmp_path, agent=agent, altered="server.HEARTBEAT_SECONDS = 2") as served:
-        async with far_client(served.url, served.token(), POSITIONS) as first:
-            opened = await first.ask("session/new", cwd=str(tmp_path), mcpServers=[])
-            session_id: str = opened["sessionId"]
-            await first.ask("session/prompt", sessionId=session_id, prompt=steps())
-        code = f"{served.url}#pair={served.pair}"
-        connect = [*ACPHOLD, "connect", code]
-        words = [*ACPHOLD, "chat", "--resume", session_id, "--", *connect]
-        with terminal(words, laptop(served), 120) as one:
-            one.until("ready")
-            one.type(f"{asks(session_id)[0]['text']}\r", ", then Enter")
-            goes(one)
-            await until_left(served, session_id)
-            await answered_later(served, served.url, session_id, tmp_path)
-            if goes is sleeps:  # it wakes, and has nothing to answer any more
-                os.kill(one.process.pid, signal.SIGCONT)
-                one.until('"yes"', "ready")
-                is_left(one)

@@ -115,17 +115,18 @@ def write_start(start: Start, journal: str) -> None:
     if is_gone(journal) or os.path.exists(path) or not (start.agent or start.command):
         return
     # If it cannot be written, the person will be asked for the command.
-    from acphold.safety.budget import Budget  # late, like the next: an editor waits for this
-    from acphold.safety.errors import OutOfStepsError
-    from acphold.safety.redaction.detector import secrets
+    with suppress(OSError):
+        from acphold.safety.budget import Budget  # late, like the next: an editor waits for this
+        from acphold.safety.errors import OutOfStepsError
+        from acphold.safety.redaction.detector import secrets
 
-    with suppress(OSError, OutOfStepsError):
         words = " ".join((*start.options, *start.command))
-        # Words that were not text cannot be repeated.
-        if "\ufffd" in words or secrets(words, Budget(STEPS)):
-            return
-        if seal := _seal(raw := msgspec.json.encode(start)):
-            write_private(path, seal + raw)
+        with suppress(OutOfStepsError):
+            # Words that were not text cannot be repeated.
+            if "\ufffd" in words or secrets(words, Budget(STEPS)):
+                return
+            if seal := _seal(raw := msgspec.json.encode(start)):
+                write_private(path, seal + raw)
 
 
 def find_start(mark: str | None, journal: str) -> Start | None:
