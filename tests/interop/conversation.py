@@ -19,6 +19,10 @@ AUTHOR = "acphold/client"
 INTERRUPTED = {"acphold/turn": {"outcome": "interrupted"}}
 
 
+LOST = "/without-history"
+"""The command in the line that says what an agent has lost."""
+
+
 def timeline(updates: Iterable[Json]) -> list[Json]:
     """The conversation in `updates`, in order.
 
@@ -59,15 +63,22 @@ def lasting(updates: Iterable[Json]) -> list[Json]:
 
 
 def text(updates: Iterable[Json], kind: str = "agent_message_chunk") -> str:
-    """All that was said in chunks of this kind."""
-    said = (update["content"] for update in updates if update["sessionUpdate"] == kind)
+    """All that was said in chunks of this kind, but what acphold says of an agent's memory."""
+    said = (
+        update["content"]
+        for update in updates
+        if update["sessionUpdate"] == kind and LOST not in str(update["content"])
+    )
     return "".join(content.get("text", "") for content in said)
 
 
 def without_authors(updates: Iterable[Json]) -> list[Json]:
-    """The updates without their authors: the one who prompted is not sent these live."""
+    """The updates without their authors: the one who prompted is not sent these live; and without
+    the line that says what an agent has lost."""
     found = []
     for update in updates:
+        if LOST in str(update.get("content")):
+            continue
         meta = update.get("_meta") or {}
         if AUTHOR in meta:
             update = {key: value for key, value in update.items() if key != "_meta"}
