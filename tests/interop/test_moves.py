@@ -96,9 +96,8 @@ def test_a_conversation_and_its_files_go_over_a_real_ssh_and_come_back(
         assert (here.clone / "a.txt").read_text() == "changed here\n"
         shown = [home.run("show", session).partition("\nyou: ")[2] for home in homes]
         # What the agent there lacks is said there alone.
-        assert [it.partition("\nacphold: The agent")[0].rstrip() for it in shown] == [
-            shown[0].rstrip()
-        ] * 2
+        one, other = (it.partition("\nacphold: The agent")[0].rstrip() for it in shown)
+        assert one == other
         # The person goes on here, and there only with a copy.
         here.run("continue", session, say="again here")
         refused = subprocess.run(
